@@ -35,7 +35,8 @@ SHARES = {"train_tasks": 0.3, "validation_tasks": 0.05, "held_out_tasks": 0.03, 
 
 def lines(traces: int) -> Iterator[bytes]:
     """The lines of a log; equal numbers give equal bytes."""
-    from tracewheel.demo.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_line, log_record
+    from tracewheel.demo.deployed_logs import log_line
+    from tracewheel.demo.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_record
     from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
     drawn, time = random.Random(0), datetime(2026, 10, 1, tzinfo=UTC)

@@ -29,9 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracewheel.core.processes import free_port
-from tracewheel.dashboard.demo_run import unpack_demo
 from tracewheel.dashboard.index import schema
-from tracewheel.dashboard.library import RUN_ID
+from tracewheel.dashboard.library import RUN_ID, unpack_demo
 
 ROWS = 72  # of each rollout: nine groups of eight
 PAINTED = """() => new Promise(done => new PerformanceObserver(list => {

@@ -6,15 +6,13 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from tracewheel.demo import assistant_logs, order_desk_logs, refund_desk_logs, retrieval_logs, workspace_logs
+from tracewheel.demo import order_desk_logs, refund_desk_logs, workspace_logs
 
 WORLDS = {
     "workspace": (workspace_logs.log_lines, Path("data/traces/workspace.jsonl")),
-    "assistant": (assistant_logs.log_lines, Path("data/assistant/assistant.jsonl")),
     "order_desk": (order_desk_logs.log_lines, Path("data/smollm2/order_desk.jsonl")),
     "noisy_order_desk": (partial(order_desk_logs.log_lines, noisy=True), Path("data/smollm2/noisy_order_desk.jsonl")),
     "refund_desk": (refund_desk_logs.log_lines, Path("data/refund_desk/refund_desk.jsonl")),
-    "retrieval": (retrieval_logs.log_lines, Path("data/retrieval/retrieval.jsonl")),
 }
 
 

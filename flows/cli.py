@@ -261,22 +261,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_gateway_options(stage)
 
-    stage = _command(
-        commands, "merge", "flows.commands.merge:merge", "several adapters into one, when it is no worse than its parts"
-    )
-    stage.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
-    stage.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")
-    stage.add_argument("--weight", type=float, help="weight of each adapter (default: the mean of all)")
-    stage.add_argument("--density", type=float, help="share of the entries to keep (default 0.5)")
-    stage.add_argument("--rank", type=int, help="rank of the result (default: enough for all parts)")
-    stage.add_argument("--space", choices=("weights", "factors"), help="what is merged (default: the changes of the weights)")
-    stage.add_argument(
-        "--start", metavar="DIR", help="the adapter that all parts began as; their changes since then are merged onto it"
-    )
-    stage.add_argument("--curated", metavar="DIR", help="output of curate, whose validation split judges the merge")
-    stage.add_argument("--unevaluated", action="store_true", help="write the merge without judging it")
-    _out(stage)
-
     promote = _command(
         commands, "promote", "flows.commands.whole_runs:promote", "let the gate decide, and register the champion"
     )

@@ -16,14 +16,15 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import kept_between_updates, update_policy
 from tracewheel.core.store import Entry
+from tracewheel.curation.curated_folder import HARDER, VALIDATION
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler
-from tracewheel.sampling.validation import VALIDATION_SAMPLES, validates
+from tracewheel.sampling.validation import validates
 
 
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:
     """Evaluate a policy on the validation split."""
-    evaluation = evaluate_and_log(run, policy=policy, curated=curated, split="validation", samples=VALIDATION_SAMPLES)
+    evaluation = evaluate_and_log(run, policy=policy, curated=curated, split=VALIDATION)
     candidate = Candidate(policy, iteration, evaluation)
     run.reporter.say(f"{policy.name} on the validation split: {in_words(evaluation.result)}")
     return candidate
@@ -33,7 +34,7 @@ def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, 
     """The validation curve with each candidate's greedy success on the harder tier, which is only reported."""
     curve = found.validation
     for candidate in found.candidates:
-        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split="harder", samples=1)
+        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split=HARDER)
         curve[candidate.iteration]["harder_greedy"] = entry.result["greedy"]["rate"]
     return curve
 
@@ -55,11 +56,11 @@ def with_learning_rate(run: Run, curated: Entry, start: Policy, sampler: TaskSam
     return replace(run, config=run.config.model_copy(update={"learner": learner})), found.result
 
 
-def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl", before: int = 0) -> Improvement:
+def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl") -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
     Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops. Policies
-    are named after `name`; the tracker's iterations follow those that the run had `before`.
+    are named after `name`.
     """
     run, trials = with_learning_rate(run, curated, start, sampler)
     training = run.config.training
@@ -98,7 +99,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             }
             found.updates[iteration] = {**update.result, **figures}
             if run.tracking:
-                run.tracking.log_iteration(before + iteration, found.updates[iteration])
+                run.tracking.log_iteration(iteration, found.updates[iteration])
             if not event and (last or validates(training, iteration)):
                 found.candidates.append(validate(run, curated, policy, iteration))
             watch.see(iteration, found.evaluations, rollouts=trajectories, scores=scores, update=update)

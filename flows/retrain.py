@@ -17,10 +17,10 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from flows.specialists import improve_specialists
 from tasks.closing.lineage import log_lineage, told
 from tasks.closing.report import Outcome, write_report
 from tasks.engine.drivers import Driver
+from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
 from tasks.engine.run import Policy, Run
@@ -31,8 +31,8 @@ from tasks.records.improvement import candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_and_log, evaluate_policy, evaluate_up_to, logged
-from tasks.stages.gate import gate_policy, held_out_in, is_clear, power_before
+from tasks.stages.evaluate import evaluate_and_log, evaluate_policy
+from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
 from tasks.tracking.datasets import log_datasets
 from tasks.tracking.registry import promote_policy
@@ -40,7 +40,7 @@ from tracewheel.config import RolloutSections
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
-from tracewheel.curation.curated_folder import SPLITS, load_tasks
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, load_tasks
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
@@ -141,6 +141,7 @@ class Prepared:
 def prepare(run: Run) -> Prepared:
     """The first part of the diagram: traces and tasks."""
     check_base(run.config)
+    check_fleet(run.config)
     traces = take_in(run)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
@@ -161,29 +162,28 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
     baseline = champion.name if champion else best_on_validation(run, curated, policies)
-    loop = improve_specialists if run.config.training.specialists else improve
-    learned = loop(run, curated, chosen, sampler)
+    learned = improve(run, curated, chosen, sampler)
     policies["rl"] = replace(learned.best.policy, name="rl")
 
     every = run.config.comparison.policies == "all"
     compared = {name: policy for name, policy in policies.items() if every or name in (baseline, "rl")}
-    held_out, stopped_at = final_comparison(run, curated, compared, baseline)
-    evaluations = {
-        name: {"held_out": held_out[name], "harder": final_evaluation(run, curated, policy, "harder")}
-        for name, policy in compared.items()
-    }
+    evaluations: dict[str, dict[str, Entry]] = {name: {} for name in compared}
+    for split in (HELD_OUT, HARDER):
+        for name, policy in compared.items():
+            evaluations[name][split] = evaluate_and_log(run, policy=policy, curated=curated, split=split)
     gate = gate_policy(
         run,
-        challenger=evaluations["rl"]["held_out"],
-        baseline=evaluations[baseline]["held_out"],
+        challenger=evaluations["rl"][HELD_OUT],
+        baseline=evaluations[baseline][HELD_OUT],
         baseline_name=baseline,
-        stopped_at=stopped_at,
         updates=learned.updates.values(),
         false_accepts=audited(run, curated),
     )
-    repeated = evaluated_again(run, curated, policies[baseline], stopped_at) if run.config.comparison.aa else None
-    missed = missed_aim(run, evaluations["rl"]["harder"])
-    validation = with_harder_tier(run, curated, learned) if missed else learned.validation
+    repeated, validation = None, learned.validation
+    if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
+        repeated = evaluate_policy(run, policy=policies[baseline], curated=curated, split=HELD_OUT, repeat=1)
+    if run.config.comparison.harder_curve:
+        validation = with_harder_tier(run, curated, learned)
     return Outcome(
         traces=traces,
         curated=curated,
@@ -257,12 +257,6 @@ def without_rl(run: Run, curated: Entry, champion: Policy | None) -> tuple[dict[
     return policies, champion or policies[WARM_STARTS[wanted]]
 
 
-def missed_aim(run: Run, harder: Entry) -> bool:
-    """Whether the profile sets an aim for the harder tier and the run stays below it."""
-    aim, rate = run.config.aims.harder, harder.result["greedy"]["rate"]
-    return aim is not None and rate is not None and rate < aim
-
-
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:
     """The best policy without reinforcement learning: the baseline of the gate without a champion.
 
@@ -273,34 +267,3 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
     if best is None:
         raise DataError("no policy could be rated on the validation split: fewer than half of its tasks were scored for each")
     return best
-
-
-def final_comparison(
-    run: Run, curated: Entry, policies: dict[str, Policy], baseline: str
-) -> tuple[dict[str, Entry], int | None]:
-    """Evaluate policies on the held-out split; with `gate.looks`, only on the parts until the gate's answer is clear.
-
-    Returns:
-        The evaluations, and the look that ended them, from 0; None without looks.
-    """
-    if run.config.gate.looks == 1:
-        return {name: final_evaluation(run, curated, policy, "held_out") for name, policy in policies.items()}, None
-    for look in range(run.config.gate.looks):
-        rl, rival = (evaluate_up_to(run, policies[name], curated, look + 1) for name in ("rl", baseline))
-        if is_clear(run, rl, rival, look):
-            break
-    played = {name: evaluate_up_to(run, policy, curated, look + 1) for name, policy in policies.items()}
-    return {name: logged(run, entry, policies[name], curated, "held_out") for name, entry in played.items()}, look
-
-
-def evaluated_again(run: Run, curated: Entry, policy: Policy, stopped_at: int | None) -> Entry:
-    """The A/A run: the policy to beat once more on the same held-out tasks, with another seed. Only the report reads it."""
-    if stopped_at is not None:
-        return evaluate_up_to(run, policy, curated, stopped_at + 1, repeat=1)
-    samples = run.config.evaluation.samples
-    return evaluate_policy(run, policy=policy, curated=curated, split="held_out", samples=samples, repeat=1)
-
-
-def final_evaluation(run: Run, curated: Entry, policy: Policy, split: str) -> Entry:
-    """Evaluate on a split that no choice was made on."""
-    return evaluate_and_log(run, policy=policy, curated=curated, split=split, samples=run.config.evaluation.samples)

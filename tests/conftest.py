@@ -46,12 +46,12 @@ def make_adapter(base):
     def make(folder: Path, *, rank: int = 4, noise: float = 0.01, version: int = 3) -> Path:
         from peft import get_peft_model
 
-        from tracewheel.config import LoraShape, PolicyConfig
+        from tracewheel.config import LoraConfig, PolicyConfig
         from tracewheel.policy.adapters import peft_config, write_adapter
         from tracewheel.policy.loading import load_base
 
         torch.manual_seed(11)
-        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=rank, alpha=2 * rank)))
+        model = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=rank, alpha=2 * rank)))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if "lora_B" in name:
@@ -196,30 +196,3 @@ def chat_server():
     yield start
     for server in servers:
         server.close()
-
-
-@pytest.fixture(scope="session")
-def two_nodes():
-    """Starts a Ray cluster of two nodes as processes, each on its own loopback address."""
-
-    def start(cpus):
-        from ray.cluster_utils import Cluster
-
-        node = {"num_cpus": cpus, "num_gpus": 0, "object_store_memory": 80 << 20}
-        for tries_left in (2, 1, 0):
-            try:
-                head = {**node, "include_dashboard": False, "node_ip_address": "127.0.0.2"}
-                cluster = Cluster(initialize_head=True, head_node_args=head)
-                cluster.add_node(**node, node_ip_address="127.0.0.3")
-            except Exception:  # Ray gives a node 30 seconds to start, too little on a machine with much other work
-                if not tries_left:
-                    raise
-            else:
-                return cluster
-        return None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_enable_metrics_collection", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # the default, 15, starves workers on a machine with other work
-        yield start

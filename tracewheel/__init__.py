@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tracewheel.core.moved import install
 from tracewheel.core.threads import wait_briefly
 
 __version__ = "0.1.0"
@@ -33,6 +32,7 @@ PUBLIC = {
         "ScoreSections",
         "UpdateSections",
         "WarmStartSections",
+        "WorkerSections",
         "load_config",
     ),
     "tracewheel.core.errors": (
@@ -52,16 +52,37 @@ PUBLIC = {
         "WeightsError",
     ),
     "tracewheel.core.files": ("read_batches", "read_json", "read_records", "read_table", "write_json"),
+    "tracewheel.core.fingerprint": ("digest_of",),
     "tracewheel.core.forks": ("read_before",),
     "tracewheel.core.named_run": ("run_named",),
     "tracewheel.core.out_folder": ("Writes",),
     "tracewheel.core.store": ("produce_whole",),
-    "tracewheel.core.strict_json": ("parse_json",),
-    "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash"),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
     "tracewheel.dashboard.sources": ("sources_of",),
+    "tracewheel.core.types": ("Score", "Task", "Trace", "Trajectory", "Turn", "canonical_json", "content_hash", "stored_json"),
+    "tracewheel.core.foreign_folder": ("ForeignFile", "ForeignFolder", "read_file", "read_text"),
+    "tracewheel.core.machine": ("said_version",),
+    "tracewheel.core.processes": ("end_with_parent",),
+    "tracewheel.core.python_syntax": ("parse_python",),
+    "tracewheel.core.strict_json": ("fresh_copy", "parse_json", "read_json_at"),
+    "tracewheel.core.time_limits": ("untimed",),
+    "tracewheel.config.base": ("Count", "Positive", "Strict"),
+    "tracewheel.demo.base_tokenizer": ("chat_pieces", "fixed_text"),
+    "tracewheel.demo.deployed_logs": (
+        "FIRST_EPISODE",
+        "Deployment",
+        "log_line",
+        "logged_episodes",
+        "played_record",
+        "with_broken_lines",
+    ),
+    "tracewheel.demo.worlds": ("World",),
     "tracewheel.environments": ("make_environment",),
+    "tracewheel.environments.episode": ("play_calls",),
+    "tracewheel.environments.failure": ("BridgeFailure",),
+    "tracewheel.scoring.verifiers": ("make_verifier",),
+    "tracewheel.scoring.verifiers.answers": ("spoken",),
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
@@ -82,6 +103,7 @@ PUBLIC = {
     "tracewheel.core.kinds": ("kind_text",),
     "tracewheel.environments.running": ("SharesResources",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
+    "tracewheel.evaluation.ranking": ("Evaluation", "comparable_rates"),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
     "tracewheel.learner.rescoring": ("rescored",),
     "tracewheel.learner.scored_trajectories": ("read_scored_trajectories",),
@@ -89,13 +111,19 @@ PUBLIC = {
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
     "tracewheel.policy.adapters": ("PolicyRef", "base_folder", "policy_of"),
+    "tracewheel.policy.loading": ("load_base",),
+    "tracewheel.policy.saving": ("save_adapter",),
+    "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
+    "tracewheel.rollout.orders": ("Order",),
     "tracewheel.rollout.rollout": ("roll_out",),
+    "tracewheel.rollout.trajectory_queue": ("TrajectoryQueue",),
+    "tracewheel.rollout.worker": ("work", "worker_code"),
     "tracewheel.sampling.curriculum": ("make_sampler",),
     "tracewheel.sampling.sampler": ("TaskSampler", "observe_scores"),
     "tracewheel.scoring.rubric": ("success_of",),
     "tracewheel.scoring.score": ("read_scores", "score"),
     "tracewheel.scoring.verifiers.base": ("EpisodeVerifier", "GradedVerifier", "Verifier"),
-    "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict"),
+    "tracewheel.scoring.verifiers.episode": ("Episode", "EpisodeCall", "Verdict", "episode_from"),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.quarantine": ("Quarantined", "InvalidRecord"),
     "tracewheel.traces.readers.building": ("Place", "RawTrace"),
@@ -106,7 +134,6 @@ _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 (they are strings)
 
-install()
 wait_briefly()  # before torch is imported, which reads it
 
 

@@ -42,9 +42,9 @@ def audit(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.config import AuditSections
     from tracewheel.core.store import produce_whole
     from tracewheel.curation.curated_folder import load_tasks
+    from tracewheel.dashboard.files import write_audit_page
     from tracewheel.evaluation.audit.audit import audit, generated_tasks, tasks_to_audit
     from tracewheel.evaluation.audit.known import logged_solutions
-    from tracewheel.report.audit_page import write_audit_page
 
     sections, solutions = AuditSections.of(config), {}
     if options.curated:

@@ -35,7 +35,7 @@ def backtest(options: argparse.Namespace) -> dict[str, Any]:
 
     plan = checked(options)
     prepare_environment(str(plan.out), debug=options.debug)
-    from tracewheel.report.backtest import shown, write_backtest
+    from tracewheel.dashboard.backtest import shown, write_backtest
 
     use_threads(plan.config.threads)
     with _stoppable():

@@ -81,13 +81,15 @@ def shown(options: argparse.Namespace, found: dict[str, Any], title: str, sectio
 
 def as_format(kind: str, found: dict[str, Any], title: str, sections: Sequence[Section]) -> str:
     """A result as text."""
-    from tracewheel.comparison.document import to_html, to_markdown
+    from tracewheel.comparison.document import to_markdown
 
     match kind:
         case "json":
             return json.dumps(found, indent=2, default=str) + "\n"
         case "html":
-            return to_html(title, sections)
+            from tracewheel.dashboard.files import document_file
+
+            return document_file(title, sections)
         case _:  # a file of text is Markdown
             return to_markdown(title, sections)
 

@@ -61,7 +61,7 @@ def dashboard(options: argparse.Namespace) -> dict[str, Any]:
         return _serve(options, [Path(name) for name in options.runs or ["runs"]])
     if options.runs:
         raise InputError("--demo shows the shipped runs: leave RUNS out")
-    from tracewheel.dashboard.demo_run import unpack_demo
+    from tracewheel.dashboard.library import unpack_demo
 
     with tempfile.TemporaryDirectory(prefix="tracewheel-demo-") as folder:
         return _serve(options, [unpack_demo(Path(folder))])
@@ -70,7 +70,7 @@ def dashboard(options: argparse.Namespace) -> dict[str, Any]:
 def _export(options: argparse.Namespace) -> dict[str, Any]:
     """Write the named runs as one file."""
     from tracewheel.core.named_run import run_named
-    from tracewheel.dashboard.export import export_runs
+    from tracewheel.dashboard.files import export_runs
 
     out = Path(options.export)
     if out.is_dir():

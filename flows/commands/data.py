@@ -90,7 +90,7 @@ def report(options: Options) -> dict[str, Any]:
     """`tracewheel data report`."""
     from tracewheel.core.store import produce_whole
     from tracewheel.curation.quality.report import quality_report, write_quality
-    from tracewheel.report.quality_page import write_quality_page
+    from tracewheel.dashboard.files import write_quality_page
 
     def produce(out: Path) -> None:
         write_quality(data, out)

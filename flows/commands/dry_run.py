@@ -29,13 +29,12 @@ STAGES = {
     "score": ("episodes", 0.0005),
     "update": ("updates", 2.0),
     "rate_trials": ("updates", 1.0),
-    "merge": ("runs", 2.0),
     "evaluate": ("episodes", 0.006),
     "audit": ("runs", 30.0),
     "gate": ("verdict", 0.1),
 }
 # How long these take depends on the model. For another than the tiny base an earlier run tells, or a measured pass.
-MODEL_WORK = ("warm_start", "collect", "rollout", "update", "merge", "evaluate")
+MODEL_WORK = ("warm_start", "collect", "rollout", "update", "evaluate")
 
 
 def make_plan(run: Run) -> dict[str, Any]:

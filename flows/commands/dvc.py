@@ -109,8 +109,7 @@ def figures(options: Options) -> dict[str, Any]:
     from flows.commands.loop_command import REPORT_FILE
     from tracewheel.core.files import read_json
     from tracewheel.core.store import produce_whole
-    from tracewheel.report.figures import read_gate, write_figures
-    from tracewheel.report.load import RunResults
+    from tracewheel.report.figures import RunFolders, read_gate, write_figures
 
     curated, rl = folder_of(options.curated, "--curated"), folder_of(options.rl, "--rl")
     loop = read_json(rl / REPORT_FILE)
@@ -118,9 +117,9 @@ def figures(options: Options) -> dict[str, Any]:
         raise DataError(
             f"{rl / REPORT_FILE}: no 'updates', which an earlier version did not write; run `tracewheel improve` again"
         )
-    run = RunResults(
-        summary={"gate": read_gate(folder_of(options.gate, "--gate"))},
-        config=config,
+    run = RunFolders(
+        gate=read_gate(folder_of(options.gate, "--gate")),
+        seed=config.seed,
         curated=curated,
         evaluations=_evaluations(folder_of(options.evaluations, "--evaluations")),
         updates={int(number): metrics for number, metrics in loop["updates"].items()},
@@ -132,7 +131,7 @@ def figures(options: Options) -> dict[str, Any]:
 
 def _evaluations(folder: Path) -> dict[str, list[Path]]:
     """Policy to the folders of its evaluations, in the order of the report's table."""
-    from tracewheel.report.load import LABELS
+    from tracewheel.report.results import LABELS
 
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     ordered = sorted(names, key=lambda name: (list(LABELS).index(name) if name in LABELS else -1, name))

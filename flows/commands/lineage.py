@@ -105,8 +105,8 @@ def _shown(
     import json
 
     from tracewheel.core.store import write_whole
+    from tracewheel.dashboard.graph import lineage_page
     from tracewheel.lineage.mermaid import mermaid
-    from tracewheel.lineage.page import lineage_page
 
     if options.json and not options.out:
         return record

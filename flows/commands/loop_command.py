@@ -26,7 +26,7 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
 
     - best/: the policy that is best on the validation split.
     - N/rollout, N/score, N/update, N/validation: what iteration N made; 0 is the start. Refills of dynamic sampling are
-      rollout-1, score-1 and so on. The iterations of a specialist lie in a folder of its name.
+      rollout-1, score-1 and so on.
     - improvement.json: the candidates with their success on the validation split, which of them is the best, and the metrics
       of each iteration's update.
 
@@ -40,7 +40,6 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     prepare_environment(None, debug=options.debug)
     curated, start = curated_folder(options), folder_of(options.start, "--start")
     from flows.improve import improve
-    from flows.specialists import improve_specialists
     from tasks.engine.drivers import DirectDriver
     from tasks.engine.inputs import identify
     from tasks.engine.run import Run
@@ -58,9 +57,8 @@ def improve(options: argparse.Namespace) -> dict[str, Any]:
     run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
     first = run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
     sampler = make_sampler(SamplerSections.of(config), curated)
-    loop = improve_specialists if config.training.specialists else improve
     with run.store.exclusive(), reporter.shown():
-        learned = loop(run, _entry(curated, inputs["curated"]), first, sampler)
+        learned = improve(run, _entry(curated, inputs["curated"]), first, sampler)
     best = learned.best
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
     report: dict[str, Any] = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}

@@ -46,7 +46,6 @@ OUTPUTS = {
     "flows.commands.backtest:backtest": Writes(
         ("plan.json",), ("branches/*", "reference/*", "store/*", "mlflow/*", "backtest.*", "costs.json")
     ),
-    "flows.commands.merge:merge": Writes(("adapter", "merge.json"), ("adapter/*", "comparison.json", "validation/*")),
     "flows.commands.export:export": Writes(
         ("README.md", "export.json"),
         ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),

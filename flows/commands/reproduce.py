@@ -30,7 +30,6 @@ STAGES = (
     "rate_trials",
     "update",
     "go_back",
-    "merge",
     "evaluate",
     "join",
     "audit",

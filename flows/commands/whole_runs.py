@@ -92,9 +92,11 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     """`tracewheel report`."""
     config = _config(options)
     run, summary = _finished(config)
-    from tasks.closing.report import write_page_of
+    from tracewheel.dashboard.files import export_runs
 
-    return {"report": str(write_page_of(run, summary, Path(options.out or summary["report"])))}
+    page = options.out or summary["report"]
+    export_runs([run.record], Path(page))
+    return {"report": str(page)}
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:

@@ -198,30 +198,6 @@ def export_card(options: Options, result: Result) -> Card:
     )
 
 
-def merge_card(options: Options, result: Result) -> Card:
-    if not result["evaluated"]:
-        return Card(
-            f"{len(result['parts'])} adapters merged, written to {result.get('out', options.out)}",
-            rows_of(result["settings"]),
-            look_at="the merge was not evaluated",
-            tone="warning",
-            next=[f"tracewheel evaluate {profile_words(options)} --curated DIR --state {options.out} --out data/evaluation"],
-        )
-    accepted, profile = result["accepted"], profile_words(options)
-    return Card(
-        f"Merge of {', '.join(result['parts'])}: {'kept' if accepted else 'refused, and not written'}",
-        rows_of(result["settings"]),
-        [Grid(("policy", "success on validation"), [(name, percent(rate)) for name, rate in result["rates"].items()])],
-        f"the merge reaches {percent(result['rate'])}, its best part {percent(result['best_part_rate'])}",
-        "good" if accepted else "warning",
-        [
-            f"tracewheel evaluate {profile} --curated {options.curated} --state {options.out} --out data/evaluation"
-            if accepted
-            else f"tracewheel merge {profile} … --method linear"
-        ],
-    )
-
-
 def promote_card(options: Options, result: Result) -> Card:
     promoted = result["verdict"] == "promoted"
     interval = result.get("interval")
@@ -272,7 +248,6 @@ CARDS: dict[str, Callable[[Options, Result], Card]] = {
     "flows.commands.single:update": update_card,
     "flows.commands.loop_command:improve": improve_card,
     "flows.commands.single:evaluate": evaluate_card,
-    "flows.commands.merge:merge": merge_card,
     "flows.commands.export:export": export_card,
     "flows.commands.make_tasks:make_tasks": make_tasks_card,
     "flows.commands.whole_runs:promote": promote_card,

@@ -22,8 +22,7 @@ def print_result(options: argparse.Namespace, result: dict[str, Any]) -> None:
             from flows.console.cards import card_of
             from flows.console.look import show_card
 
-            own = None if isinstance(options.command, str) else options.command.card
-            show_card(own(options, result) if own else card_of(options, result))
+            show_card(card_of(options, result))
 
 
 def print_error(message: str, kind: str, exit_code: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -26,11 +25,11 @@ from tasks.tracking.datasets import QUALITY_FOLDER, leaks_of
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE
-from tracewheel.core.store import PARTIAL, Entry, produce_whole, write_whole
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
+from tracewheel.core.store import Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.curated_folder import QUALITY_FILE
-from tracewheel.evaluation.audit.audit import AUDIT_FILE
+from tracewheel.dashboard.files import export_runs, write_quality_page
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.constant_policy import best_constant_policy
 from tracewheel.evaluation.gate import GATE_FILE
@@ -38,10 +37,7 @@ from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.policy.adapters import ADAPTER
-from tracewheel.policy.merge import MERGES_FILE
-from tracewheel.report import ReportData, RunResults, load_report_data
-from tracewheel.report import write_report as write_page
-from tracewheel.report.quality_page import write_quality_page
+from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
@@ -119,8 +115,6 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["leaks"] = leaks
     if damaged := run.record.damaged:
         summary["damaged"] = damaged
-    if (run.record.path / MERGES_FILE).is_file():
-        summary["merges"] = read_json(run.record.path / MERGES_FILE)
     if outcome.rate_trials:
         summary["rate_trials"] = outcome.rate_trials
         found = {name: f"{trials['learning_rate']:.3g}" for name, trials in outcome.rate_trials.items()}
@@ -134,12 +128,17 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     gate = run.record.write(GATE_FILE, outcome.gate)
     run.record.write(UPDATES_FILE, outcome.updates)
     write_results(run, outcome, summary)
-    data = _report_data(run, summary | {"validation": outcome.validation})
+    data = results_of(
+        outcome.curated.path,
+        {name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
+        pass_at=run.config.evaluation.pass_at,
+        seed=run.config.seed,
+    )
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
     summary["harder_differences"] = harder_differences(outcome.evaluations)
-    _write_page(data, run.record.path / PAGE_FILE)
+    export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
     quality = write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
     for name, policy in outcome.policies.items():
         # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
@@ -207,82 +206,3 @@ def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
     """The held-out tasks that the policy after RL gains and loses against the gate's baseline."""
     held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
     return changed_tasks(held_out["rl"], held_out[outcome.gate["baseline"]])
-
-
-def write_page_of(run: Run, summary: dict[str, Any], page: Path) -> Path:
-    """Write the report of a complete run again, from its record and the entries of the store that this names."""
-    return _write_page(_report_data(run, summary), page)
-
-
-def describe_rollouts(counts: dict[str, Any]) -> str:
-    """How a loop got its rollouts, in a line."""
-    words = [f"{name.replace('_', ' ')} {value}" for name, value in counts.items() if name not in ("mode", "queue")]
-    return ": ".join([str(counts["mode"]), *([", ".join(words)] if words else [])])
-
-
-def describe_trials(found: dict[str, Any]) -> str:
-    """The learning rate that trials found, in a line."""
-    tried = ", ".join(f"{trial['rate']:.3g}: {trial['kl']:.3g}" for trial in found["trials"])
-    return f"{found['learning_rate']:.3g} (KL after one update, nats a token, by rate: {tried})"
-
-
-def _found_rates(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The lineage of the learning rate; empty where the profile sets a number."""
-    found = {loop: describe_trials(trials) for loop, trials in summary.get("rate_trials", {}).items()}
-    return {"Learning rate": found} if found else {}
-
-
-def _found_damage(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The lineage of what was damaged in the store; empty where all was whole."""
-    found = {item["entry"]: item["flaw"] for item in summary.get("damaged", [])}
-    return {"Damaged in the store, and made again": found} if found else {}
-
-
-def _validations(run: Run) -> dict[int, Path]:
-    """Iteration to the folder of its validation, of the loop whose record lies in the run's own."""
-    record = run.record.path / LOOP_FILE
-    found = read_json(record)["validations"] if record.is_file() else {}
-    return {int(number): run.store.root / name for number, name in found.items()}
-
-
-def _write_page(data: ReportData, page: Path) -> Path:
-    partial = write_page(data, page.with_name(f"{PARTIAL}{page.name}"))
-    return partial.replace(page)
-
-
-def _report_data(run: Run, summary: dict[str, Any]) -> ReportData:
-    lineage, root = run.record.lineage, run.store.root
-    git = lineage["git"] or {"commit": "not in a git repository", "changed": False}
-    datasets = {name: lineage["datasets"][name] for name in ("traces", "curated")}
-    evaluations = {name: [root / one["entry"] for one in splits.values()] for name, splits in lineage["evaluations"].items()}
-    audit = run.record.path / AUDIT_FILE
-    return load_report_data(
-        RunResults(
-            summary,
-            config=run.config,
-            curated=root / datasets["curated"]["entry"],
-            evaluations=evaluations,
-            updates=_by_iteration(read_json(run.record.path / UPDATES_FILE)),
-            validation=_by_iteration(summary["validation"]),
-            best_iteration=summary["best_iteration"],
-            lineage={
-                "Code": {"commit": git["commit"], "changed since the commit": git["changed"]},
-                "Inputs": lineage["inputs"],
-                "Datasets": {name: entry["digest"] for name, entry in datasets.items()},
-                "Packages": lineage["packages"],
-                **_found_rates(summary),
-                **_found_damage(summary),
-                "Rollouts": {loop: describe_rollouts(counts) for loop, counts in summary.get("rollouts", {}).items()},
-            },
-            findings=stored_findings(run.record),
-            changes=read_json(run.record.path / CHANGES_FILE),
-            audit=read_json(audit) if audit.is_file() else {},
-            validations=_validations(run),
-            store=os.path.relpath(root, run.record.path),
-        )
-    )
-
-
-def _by_iteration(found: dict[Any, Any]) -> dict[int, Any]:
-    """JSON has the numbers of iterations as text."""
-    return {int(number): value for number, value in found.items()}

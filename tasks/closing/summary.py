@@ -11,7 +11,7 @@ from tracewheel.core.files import read_table
 from tracewheel.core.statistics import paired_difference
 from tracewheel.core.store import Entry
 from tracewheel.evaluation.evaluate import RESULTS_FILE
-from tracewheel.report.report_data import Estimate, PolicyResult
+from tracewheel.report.results import Estimate, PolicyResult
 
 GATE_FIGURES = ("difference", "p_value", "level", "look", "gained", "lost")
 FIGURES = {"success": "greedy", "sampled": "sampled", "harder": "harder"}

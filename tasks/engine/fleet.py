@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from tracewheel.config import RetrainConfig, WorkerSections
-from tracewheel.rollout.fleet import Fleet, LocalFleet
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.kind_table import KindTable
+from tracewheel.rollout.fleet import Fleet
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
+
+FLEETS = KindTable("tracewheel.fleets", {"local": "tracewheel.rollout.fleet:LocalFleet"})
 
 
 def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fleet:
@@ -15,13 +20,24 @@ def make_fleet(config: RetrainConfig, queue: TrajectoryQueue, logs: Path) -> Fle
     Args:
         config: The profile.
         queue: What the workers work off.
-        logs: The folder for their output; on a Ray cluster Ray's own logs hold it.
+        logs: The folder for their output.
 
     Raises:
-        ConfigError: it asks for a Ray cluster, and Ray is not installed.
+        ConfigError: its wheel is not installed.
     """
-    if config.rollout.workers.kind == "ray":
-        from tasks.engine.ray_fleet import RayFleet
+    check_fleet(config)
+    return cast(Fleet, FLEETS[config.rollout.workers.kind](WorkerSections.of(config), queue, logs))
 
-        return RayFleet(WorkerSections.of(config), queue)
-    return LocalFleet(WorkerSections.of(config), queue, logs)
+
+def check_fleet(config: RetrainConfig) -> None:
+    """Check that there are such workers, before anything is computed.
+
+    Raises:
+        ConfigError: their wheel is not installed.
+    """
+    kind = config.rollout.workers.kind
+    if config.rollout.mode == "async" and kind not in FLEETS:
+        raise ConfigError(
+            f"rollout.workers.kind: '{kind}' comes with the wheel tracewheel-scale, which is not installed: "
+            "pip install ./plugins/scale"
+        )

@@ -18,7 +18,6 @@ from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.merge import merge_policies
 from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
@@ -51,13 +50,12 @@ NEEDS: dict[str, Needs] = {
     "warm_start": Needs((warm_start_policy,)),
     "improve": Needs(
         (
-            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, merge_policies,
-            evaluate_policy,
+            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, evaluate_policy,
         ),
         ("training", "sampler", "learner", "guard", "rate_trials"),
         (
             "tracewheel.sampling.curriculum", "tracewheel.sampling.dynamic_sampling", "tracewheel.sampling.guard",
-            "tracewheel.sampling.specialists", "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
+            "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
         ),
     ),
     "evaluate": Needs((evaluate_policy,)),

@@ -17,10 +17,11 @@ from tracewheel.core.run_record import LOOP_FILE, RunRecord
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION, load_tasks
+from tracewheel.evaluation.evaluate import samples_on
 from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.report.doctor import read_guard
 from tracewheel.sampling.budget import has_room
-from tracewheel.sampling.validation import VALIDATION_SAMPLES, best_of, validates
+from tracewheel.sampling.validation import best_of, validates
 
 # Sections that decide what a loop plays, beside those that the key of a rollout holds.
 STEERING = ("training", "sampler", "learner", "guard", "rubric", "evaluation")
@@ -98,7 +99,7 @@ class _Listing:
         }
         self._made_by: dict[str, str | None] = {"base": None}  # name of a policy to the label of the call that made it
         self._start = "champion" if known.champion else WARM_STARTS[config.warm_start.demonstrations]
-        self._candidates: list[str] = []  # labels of validations
+        self._validated: dict[str, str] = {}  # candidate to the label of its validation
 
     def _add(self, stage: str, label: str, units: int = 1, **more: Any) -> str:
         if all(label != call.label or more.get("arguments") != call.arguments for call in self.calls):
@@ -120,19 +121,21 @@ class _Listing:
             for name in self._made_by:
                 self._evaluate(name, VALIDATION)
 
-    def _evaluate(self, name: str, split: str, *, repeat: int = 0, samples: int = 0, **more: Any) -> str:
-        samples = samples or (VALIDATION_SAMPLES if split == VALIDATION else self.config.evaluation.samples)
+    def _evaluate(self, name: str, split: str, *, repeat: int = 0, **more: Any) -> str:
         made_by = self._made_by.get(name)
         after = ("curate", *([made_by] if made_by else []))
-        wanted = {"split": split, "samples": samples, **({"repeat": repeat} if repeat else {})}
-        units = self._size.get(split, 0) * (1 + samples)
+        wanted = {"split": split, **({"repeat": repeat} if repeat else {})}
+        units = self._size.get(split, 0) * (1 + samples_on(split, self.config.evaluation))
         return self._add("evaluate", f"evaluate {name} {split}", units, after=after, arguments=wanted, **more)
+
+    def _validate(self, name: str) -> None:
+        self._validated[name] = self._evaluate(name, VALIDATION)
 
     def loop(self) -> None:
         config, training = self.config, self.config.training
         episodes = min(training.tasks_per_iteration, self._size.get(TRAIN, 0)) * config.episodes_per_task
         rollout = "collect" if config.rollout.mode == "async" else "rollout"
-        self._candidates = [self._evaluate(self._start, VALIDATION)]
+        self._validate(self._start)
         state = self._made_by[self._start] or "curate"
         for iteration in range(1, training.iterations + 1):
             of = f"{iteration} of {training.iterations}"
@@ -148,13 +151,13 @@ class _Listing:
                 training.episodes, iteration * config.episodes_per_iteration, config.episodes_per_iteration
             )
             if iteration not in self.known.went_back and (last or validates(training, iteration)):
-                self._candidates.append(self._evaluate(f"rl-{iteration}", VALIDATION))
+                self._validate(f"rl-{iteration}")
             if last:
                 break
 
     def comparison(self) -> None:
         config, every = self.config, self.config.comparison.policies == "all"
-        chosen = {"rl": tuple(self._candidates)}
+        chosen = {"rl": tuple(self._validated.values())}
         without = tuple(f"evaluate {name} {VALIDATION}" for name in self._made_by if not name.startswith("rl-"))
         baseline = self._start
         if not self.known.champion:
@@ -171,6 +174,8 @@ class _Listing:
         self._add("gate", "gate", after=judged)
         if config.comparison.aa:
             self._evaluate(baseline, HELD_OUT, repeat=1, best_of=chosen.get("baseline", ()))
+        for name in self._validated if config.comparison.harder_curve else ():
+            self._evaluate(name, HARDER)
 
 
 class Lookup:

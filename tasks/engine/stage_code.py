@@ -8,11 +8,10 @@ from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_policy, join_evaluations
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.merge import merge_policies
 from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
@@ -33,9 +32,7 @@ TASKS: dict[str, StageTask[Any]] = {
         try_learning_rates,
         update_policy,
         go_back_to,
-        merge_policies,
         evaluate_policy,
-        join_evaluations,
         audit_graders,
         decide_gate,
     )

@@ -57,6 +57,7 @@ class Watch:
         self._families: dict[str, str] = {}
         self._known = _read(run.record, FINDINGS_FILE) or {}
         self._iterations: dict[int, Iteration] = {}
+        self._validations: dict[Path, Any] = {}  # folder to its table
         self._said: set[tuple[str, str]] = set()
 
     def see(
@@ -131,10 +132,13 @@ class Watch:
                     store / made["update"],
                 )
         self._families = self._families or read_families(self._curated)
+        for entry in validations.values():
+            if entry.path not in self._validations:
+                self._validations[entry.path] = read_table(entry.path / RESULTS_FILE)
         return RunRecords(
             config=config,
             iterations=[self._iterations[number] for number in sorted(self._iterations)],
-            validations={number: read_table(entry.path / RESULTS_FILE) for number, entry in validations.items()},
+            validations={number: self._validations[entry.path] for number, entry in validations.items()},
             judges=read_judges({number: entry.path for number, entry in validations.items()}),
             start_version=self._start_version,
             tools=offered_tools(config.environment.spec) is not None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.engine.run import Policy
@@ -34,7 +34,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Improvement:
-    """The result of one loop or of several.
+    """The result of a loop.
 
     Attributes:
         candidates: The start, and each policy that was validated.
@@ -77,31 +77,15 @@ class Improvement:
 
         The start where no candidate can be ranked, because too few of its episodes were scored.
         """
-        return self._best()
-
-    def best_on(self, families: tuple[str, ...]) -> Candidate:
-        """As `best`, on the tasks of some families."""
-        return self._best(families)
-
-    def _best(self, families: tuple[str, ...] | None = None) -> Candidate:
         by_iteration = {item.iteration: item for item in sorted(self.candidates, key=lambda item: item.iteration)}
-        best = best_of(candidate_rates(by_iteration, families))
+        best = best_of(candidate_rates(by_iteration))
         return self.candidates[0] if best is None else by_iteration[best]
 
-    def extend(self, later: Improvement) -> None:
-        """Add a later loop from the same start, its iterations counted from the last of these."""
-        before = len(self.updates)
-        self.candidates.extend(replace(item, iteration=before + item.iteration) for item in later.candidates[1:])
-        self.updates.update({before + iteration: metrics for iteration, metrics in later.updates.items()})
-        self.rollouts.update(later.rollouts)
-        self.guard.extend(later.guard)
-        self.rate_trials.update(later.rate_trials)
 
-
-def candidate_rates(candidates: Mapping[Key, Candidate], families: tuple[str, ...] | None = None) -> dict[Key, float | None]:
+def candidate_rates(candidates: Mapping[Key, Candidate]) -> dict[Key, float | None]:
     """The rates that candidates are ranked by; see `comparable_rates`."""
     evaluations = {key: Evaluation(item.evaluation.result, item.evaluation.path) for key, item in candidates.items()}
-    return comparable_rates(evaluations, families)
+    return comparable_rates(evaluations)
 
 
 def in_words(result: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ from tasks.tracking.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import HELD_OUT, VALIDATION, load_tasks
-from tracewheel.evaluation.evaluate import evaluate_split, join
+from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.evaluation.evaluate import evaluate_split
 
 FEWER_TRACES = 4
 
@@ -30,48 +30,16 @@ def evaluate_policy(
     policy: Policy,
     curated: Entry,
     split: str,
-    samples: int,
+    samples: int | None = None,
     repeat: int = 0,
-    part: list[int] | None = None,
 ) -> dict[str, Any]:
-    """Greedy and sampled success of a policy on the tasks of a split; a `repeat` has another seed.
-
-    With `part`, [number from 0, number of parts], only on the tasks of that part; see `sequential.in_parts`.
-    """
-    return evaluate_split(
-        context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat, part=part
-    )
+    """Greedy and sampled success of a policy on the tasks of a split (`evaluate_split`)."""
+    return evaluate_split(context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat)
 
 
-@stage_task("join", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, reads=the_tasks)
-def join_evaluations(context: Context[EvaluateSections], *, parts: list[Entry], curated: Entry, split: str) -> dict[str, Any]:
-    """One evaluation of the parts of a split that were played."""
-    return join(
-        context.config,
-        load_tasks(curated.path, split),
-        [part.path for part in parts],
-        context.out,
-        held_out=split != VALIDATION,
-    )
-
-
-def evaluate_up_to(run: Run, policy: Policy, curated: Entry, parts: int, repeat: int = 0) -> Entry:
-    """Evaluate on the first parts of the held-out tasks, each a result of its own that a later call reuses."""
-    looks, samples = run.config.gate.looks, run.config.evaluation.samples
-    shared: dict[str, Any] = {"policy": policy, "curated": curated, "split": HELD_OUT, "samples": samples}
-    shared |= {"repeat": repeat} if repeat else {}
-    played = [evaluate_policy(run, **shared, part=[number, looks]) for number in range(parts)]
-    return join_evaluations(run, parts=played, curated=curated, split=HELD_OUT)
-
-
-def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str, samples: int) -> Entry:
+def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str) -> Entry:
     """Evaluate, and log some of the trajectories with their scores as MLflow traces."""
-    entry = evaluate_policy(run, policy=policy, curated=curated, split=split, samples=samples)
-    return logged(run, entry, policy, curated, split)
-
-
-def logged(run: Run, entry: Entry, policy: Policy, curated: Entry, split: str) -> Entry:
-    """The evaluation, after some of its trajectories and their scores were logged as MLflow traces."""
+    entry = evaluate_policy(run, policy=policy, curated=curated, split=split)
     if run.tracking:
         wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
         evaluated = EvaluationTags(policy.name, split, run.record.run_id)

@@ -15,9 +15,7 @@ from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
 from tracewheel.evaluation import gate_stage
 from tracewheel.evaluation.error_budget import Look, level_of
-from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.power import describe_power
-from tracewheel.evaluation.sequential import SequentialDesign
 from tracewheel.learner.fidelity import FIDELITY
 
 
@@ -30,11 +28,10 @@ def decide_gate(
     baseline_name: str,
     look_number: int,
     spent: float,
-    stopped_at: int | None = None,
     fidelity: float | None = None,
     false_accepts: float | None = None,
 ) -> dict[str, Any]:
-    """Compare two evaluations of the same tasks, pair by pair; `stopped_at` is the look that ended a sequential evaluation.
+    """Compare two evaluations of the same tasks, pair by pair.
 
     `fidelity` is that of the challenger's least faithful update, None where no programs were trained. `false_accepts` is the
     share of failures that the graders might accept, None where nobody asks.
@@ -46,7 +43,6 @@ def decide_gate(
         context.out,
         baseline_name=baseline_name,
         look=Look(look_number, spent),
-        stopped_at=stopped_at,
         fidelity=fidelity,
         false_accepts=false_accepts,
     )
@@ -64,41 +60,23 @@ def power_before(run: Run, held_out: int) -> dict[str, Any]:
     return describe_power(held_out, level_of(run.config.gate, look), spread)
 
 
-def is_clear(run: Run, challenger: Entry, baseline: Entry, look: int) -> bool:
-    """Whether the comparison may end with the held-out tasks played so far; a plan expects it to go on to the end.
-
-    Args:
-        look: Number of the look, from 0.
-    """
-    if look == run.config.gate.looks - 1:
-        return True
-    ours, theirs = challenger.path / RESULTS_FILE, baseline.path / RESULTS_FILE
-    if not (ours.is_file() and theirs.is_file()):
-        return False
-    place, _ = look_of_run(run)
-    design = SequentialDesign.of(level_of(run.config.gate, place), run.config.gate.looks)
-    return design.answer_on(run.config.gate, read_table(ours), read_table(theirs), look) != "continue"
-
-
 def gate_policy(
     run: Run,
     *,
     challenger: Entry,
     baseline: Entry,
     baseline_name: str,
-    stopped_at: int | None = None,
     updates: Iterable[Mapping[str, Any]] = (),
     false_accepts: float | None = None,
 ) -> Entry:
     """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
 
     Args:
-        stopped_at: The look that ended a sequential evaluation, from 0; None without one.
         updates: The figures of the updates that made the challenger.
         false_accepts: The share of failures that the graders might accept; None where the profile does not ask.
     """
     measured = [update[FIDELITY] for update in updates if FIDELITY in update]
-    asked: dict[str, Any] = {} if stopped_at is None else {"stopped_at": stopped_at}
+    asked: dict[str, Any] = {}
     if measured:
         asked["fidelity"] = min(measured)
     if false_accepts is not None:

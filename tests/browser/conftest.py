@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tracewheel.dashboard.demo_run import unpack_demo
+from tracewheel.dashboard.library import unpack_demo
 
 ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

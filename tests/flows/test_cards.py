@@ -88,10 +88,6 @@ RESULTS = {
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
-    "flows.commands.merge:merge": {
-        "out": "m", "settings": {"method": "ties", "weight": None}, "parts": {"a": {}, "b": {}}, "evaluated": True,
-        "accepted": False, "rate": 0.3, "best_part": "a", "best_part_rate": 0.4, "rates": {"a": 0.4, "b": None, "merged": 0.3},
-    },
     "flows.commands.export:export": {
         "out": "e", "format": "gguf", "name": "base-abc", "dtype": "float32", "architecture": "qwen3", "license": "unknown",
         "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,

@@ -19,7 +19,7 @@ from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "retrain", "ingest", "curate", "base-policy", "teach", "warm-start", "rollout", "score", "update",
-    "evaluate", "merge", "promote", "report", "status", "doctor", "deploy",
+    "evaluate", "promote", "report", "status", "doctor", "deploy",
 ]  # fmt: skip
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 

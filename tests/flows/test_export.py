@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from flows.cli import main
-from tracewheel.config import LoraShape, PolicyConfig
+from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config
 from tracewheel.policy.base_card import base_license, hub_name
@@ -286,7 +286,7 @@ def test_a_registered_version_is_fetched_checked_and_exported(registry, base, ex
 
 
 def test_an_adapter_of_plain_peft_is_adopted_for_the_base_that_one_names(base, tmp_path, capsys):
-    theirs = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraShape(rank=2, alpha=4)))
+    theirs = get_peft_model(load_base(PolicyConfig(), base), peft_config(LoraConfig(rank=2, alpha=4)))
     theirs.save_pretrained(tmp_path / "theirs")
     given = ["export", str(tmp_path / "theirs"), "--base", base, "--format", "adapter", "--out"]
     assert main([*given, str(tmp_path / "out")]) == 2

@@ -27,7 +27,6 @@ from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.merge import merge_policies
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
@@ -330,7 +329,6 @@ class TestInPrefect:
         (score_trajectories, {"policy", "environment", "rubric"}),
         (update_policy, {"own_sampler", "certifies", "seed", "threads", "policy", "learner", "training"}),
         (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),
-        (merge_policies, {"seed", "policy"}),
         (decide_gate, {"gate"}),
         (load_champion, {"policy"}),
     ],

@@ -1,6 +1,5 @@
 """The public interface: what users' own classes import from `tracewheel`."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -9,20 +8,8 @@ from pathlib import Path
 import pytest
 
 import tracewheel
-from tracewheel.core.moved import MOVED
 
 TABLE = Path(__file__).parents[2] / "docs" / "public.md"
-OLD_IMPORTS = """
-import warnings
-warnings.simplefilter("error", DeprecationWarning)
-try:
-    import {module}
-except DeprecationWarning as warning:
-    print("warned:", warning)
-warnings.simplefilter("ignore")
-import {module} as old, {target} as new
-print("same:", all(getattr(old, name) is getattr(new, name) for name in {names}))
-"""
 
 
 @pytest.mark.parametrize("name", tracewheel.__all__)
@@ -63,20 +50,3 @@ def test_public_names_load_nothing_heavy():
     script = f"import sys; from tracewheel import {', '.join(light)}; print(set({heavy}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-@pytest.mark.parametrize("module", MOVED)
-def test_an_old_path_works_and_warns(module):
-    names = [name for name in tracewheel.__all__ if hasattr(importlib.import_module(MOVED[module]), name)]
-    script = OLD_IMPORTS.format(module=module, target=MOVED[module], names=names)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "warned: " in done.stdout and "import its names from `tracewheel`" in done.stdout
-    assert "same: True" in done.stdout
-
-
-def test_the_warning_points_at_the_users_line(tmp_path):
-    (tmp_path / "mine.py").write_text("from tracewheel.types import Task\nprint(Task.__module__)\n")
-    command = [sys.executable, "-W", "always::DeprecationWarning", str(tmp_path / "mine.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "tracewheel.core.types"
-    assert "mine.py:1: DeprecationWarning: tracewheel.types has moved" in done.stderr

@@ -1,14 +1,10 @@
-"""A page of sections and tables that can be shown on a terminal, as Markdown, or as HTML."""
+"""Sections and tables that can be shown on a terminal, as Markdown, or as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tracewheel.core.pages import render
-
-HERE = Path(__file__).parent
 ESCAPED = str.maketrans(
     {"|": "\\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "`": "\\`", "*": "\\*", "_": "\\_", "[": "\\["}
 )
@@ -57,13 +53,6 @@ def to_markdown(title: str, sections: Sequence[Section]) -> str:
                 lines += [f"> {_text(line)}  " for line in part.lines]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
-
-
-def to_html(title: str, sections: Sequence[Section]) -> str:
-    """The page as one self-contained HTML file."""
-    shown = [{"section": section, "id": f"part-{number}"} for number, section in enumerate(sections)]
-    html = render(HERE, "document.html", (), {"is_table": lambda part: isinstance(part, Table)}, title=title, sections=shown)
-    return html.encode("utf-8", errors="replace").decode()
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +68,11 @@ class FinishedRun:
 
     Attributes:
         record: Its folder.
+        ending: The summary of a run that is about to end, whose record has none yet.
     """
 
     record: RunRecord
+    ending: dict[str, Any] | None = field(default=None, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -110,7 +112,7 @@ class FinishedRun:
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
         """What `tracewheel retrain` prints; empty for a run that is not complete."""
-        return self.record.summary or {}
+        return self.ending or self.record.summary or {}
 
     @functools.cached_property
     def entries(self) -> tuple[StoredEntry, ...]:

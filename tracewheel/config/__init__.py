@@ -4,7 +4,6 @@ A profile is parsed once at the start of a command. Every unknown key, wrong typ
 with its path before anything runs. `--set a.b=c` overrides one value. Each run stores the resolved profile.
 """
 
-from tracewheel.config.adaptation import LoraConfig, LoraShape, MergeConfig, SpecialistsConfig
 from tracewheel.config.advantages import (
     AdvantageConfig,
     BatchAdvantageConfig,
@@ -60,6 +59,7 @@ from tracewheel.config.passes import (
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import (
     EnvironmentConfig,
+    LoraConfig,
     PolicyConfig,
     ReplayConfig,
     RetrainConfig,
@@ -84,8 +84,6 @@ from tracewheel.config.sections import (
     GateSections,
     GoBackSections,
     IngestSections,
-    MergeCheckSections,
-    MergeSections,
     PlaySections,
     RateTrialSections,
     RolloutSections,
@@ -154,10 +152,6 @@ __all__ = [
     "LikelihoodConfig",
     "LocalWorkersConfig",
     "LoraConfig",
-    "LoraShape",
-    "MergeCheckSections",
-    "MergeConfig",
-    "MergeSections",
     "MismatchConfig",
     "ObjectiveConfig",
     "OffPolicyConfig",
@@ -187,7 +181,6 @@ __all__ = [
     "SapoConfig",
     "ScoreSections",
     "Sections",
-    "SpecialistsConfig",
     "SuccessAdvantageConfig",
     "SurrogateConfig",
     "TeachSections",

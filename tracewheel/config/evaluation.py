@@ -35,9 +35,8 @@ class GateConfig(Strict):
     A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
     the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
     between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
-    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. With `looks` above 1 the
-    held-out tasks are played in so many parts, and the comparison ends after the first part that makes the answer clear.
-    A run whose programs were trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
+    allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. A run whose programs were
+    trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
     `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
     graders finds. A gain that false accepts alone could explain is then refused (docs/audit.md).
     With `approval: required` a run that the gate would promote is registered and waits for a person (`tracewheel approve`).
@@ -48,7 +47,6 @@ class GateConfig(Strict):
     greedy_weight: Share = 0.5
     family_margin: Share = 0.1
     min_pairs: Count = 20
-    looks: Annotated[int, Field(ge=1, le=20)] = 1
     min_fidelity: Share = 0.99
     false_accepts: Share | Literal["audit"] | None = None
     approval: Literal["none", "required"] = "none"
@@ -61,19 +59,20 @@ class ComparisonConfig(Strict):
     with a champion; `both` trains one on verified and one on all logs. `policies`: `gate` evaluates the two policies that the
     gate compares on the held-out and harder tasks, `all` base, warm starts and champion too. With `aa` the policy to beat is
     evaluated a second time on the held-out split, with another seed: what differs is noise, and the report shows it beside
-    the gain. That is a third more of the evaluation at the end of a run.
+    the gain. That is a third more of the evaluation at the end of a run. With `harder_curve` each validated policy also plays
+    the harder tier, so that the report shows how success there developed.
     """
 
     warm_starts: Literal["one", "both"] = "one"
     policies: Literal["gate", "all"] = "gate"
     aa: bool = False
+    harder_curve: bool = False
 
 
 class AimsConfig(Strict):
     """Rates that a run is meant to reach. The report says whether it did; nothing is trained or chosen by them.
 
-    `harder` is greedy success on the harder tier. A run below it also measures each validated policy on that tier, so that
-    the report shows how the rate developed.
+    `harder` is greedy success on the harder tier.
     """
 
     harder: Share | None = None

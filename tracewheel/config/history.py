@@ -49,14 +49,10 @@ _OF_THE_FIRST: dict[str, str] = {
     "sampler": "decay floor kind retain target variants.after variants.at_most variants.limit variants.per_task",
     "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
     "tracking": "experiment model_name traces_per_evaluation uri",
-    "training": (
-        "episodes iterations specialists.groups specialists.iterations specialists.merges.density "
-        "specialists.merges.method specialists.merges.rank specialists.merges.space specialists.merges.weight "
-        "tasks_per_iteration validate_every"
-    ),
+    "training": ("episodes iterations tasks_per_iteration validate_every"),
     "warm_start": (
         "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha "
-        "lora.families.alpha lora.families.rank lora.families.targets lora.rank lora.targets replay.path replay.share "
+        "lora.rank lora.targets replay.path replay.share "
         "warmup_steps weights"
     ),
 }
@@ -76,6 +72,12 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
+    "training.specialists": (
+        "train each adapter in a run of its own, on logs of its families, and merge them: `tracewheel merge` of the wheel "
+        "tracewheel-lab (plugins/lab)"
+    ),
+    "warm_start.lora.families": "train each adapter in a run of its own, with its own warm_start.lora",
     **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0),
 }
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from tracewheel.config.adaptation import LoraConfig, SpecialistsConfig
 from tracewheel.config.audit import AuditConfig
 from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
 from tracewheel.config.curation import CurationConfig
@@ -120,6 +119,14 @@ class ReplayConfig(Strict):
     share: Share = 0.3
 
 
+class LoraConfig(Strict):
+    """Low-rank adaptation (Hu et al. 2021) of the named linear layers."""
+
+    rank: Count = 16
+    alpha: Count = 32
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
 class WarmStartConfig(PassesConfig):
     """Supervised fine-tuning on logged episodes, with the loss on assistant tokens only.
 
@@ -158,7 +165,6 @@ class TrainingConfig(Strict):
     episodes: Count | None = None
     tasks_per_iteration: Count = 16
     validate_every: Count = 4
-    specialists: SpecialistsConfig | None = None
 
 
 class OpenLineageConfig(Strict):
@@ -194,7 +200,6 @@ StageName = Literal[
     "go_back",
     "merge",
     "evaluate",
-    "join",
     "audit",
     "gate",
 ]
@@ -246,10 +251,8 @@ class RetrainConfig(Strict):
 
     @property
     def largest_rank(self) -> int:
-        """The largest rank that an adapter of this profile may have: a merge may need the ranks of all its parts."""
-        lora, specialists = self.warm_start.lora, self.training.specialists
-        ranks = [lora.rank, *(shape.rank for shape in lora.families.values())]
-        return max(ranks) * (len(specialists.groups) + 1 if specialists else 1)
+        """The largest rank that an adapter of this profile may have."""
+        return self.warm_start.lora.rank
 
     @property
     def own_sampler(self) -> bool:
@@ -352,11 +355,4 @@ class RetrainConfig(Strict):
     def _check_weights(self) -> RetrainConfig:
         if self.warm_start.weights == "full" and self.learner.weights == "lora":
             raise ValueError("warm_start.weights is 'full', which trains no adapter: set learner.weights to 'full'")
-        specialists = self.training.specialists
-        if specialists and (self.warm_start.weights == "full" or self.learner.weights == "full"):
-            raise ValueError("training.specialists are adapters: set warm_start.weights and learner.weights to 'lora'")
-        if self.warm_start.lora.families and not specialists:
-            raise ValueError("warm_start.lora.families shape specialists: set training.specialists, or leave them out")
-        for families in specialists.groups.values() if specialists else ():
-            self.warm_start.lora.of(families)
         return self

@@ -128,15 +128,6 @@ class GoBackSections(Sections):
     """Going back reads none: its arguments name the state and the version."""
 
 
-class MergeSections(Sections):
-    seed: int
-    policy: PolicyConfig
-
-
-class MergeCheckSections(MergeSections, EvaluateSections):
-    """To merge adapters, and to evaluate the merge and its parts."""
-
-
 class AuditSections(Sections):
     environment: EnvironmentConfig
     rubric: RubricConfig

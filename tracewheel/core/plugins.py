@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.given_kinds import is_given, may_import
+from tracewheel.core.wheels import how_to_get
 
 
 def search_working_folder() -> None:
@@ -32,6 +33,8 @@ def load_class(name: str, built_in: Mapping[str, type], what: str) -> type:
     if name in built_in:
         return built_in[name]
     if ":" not in name:
+        if how := how_to_get(what, name):
+            raise ConfigError(f"{what} '{name}' is {how}")
         raise ConfigError(
             f"no {what} is called '{name}'; built in: {', '.join(sorted(built_in))}; name your own as 'module:Class'"
         )

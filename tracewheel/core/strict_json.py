@@ -27,7 +27,7 @@ def parse_json(text: str) -> Any:
     return value
 
 
-def read_json(text: str, at: int = 0) -> tuple[Any, int]:
+def read_json_at(text: str, at: int = 0) -> tuple[Any, int]:
     """Read the JSON value that begins at position `at`, and give the position after it; any text may follow.
 
     Raises:

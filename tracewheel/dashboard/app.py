@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tracewheel.core.errors import TracewheelError
-from tracewheel.dashboard.forms import Forged
-from tracewheel.dashboard.guard import Access, Guard
+from tracewheel.dashboard import pages
+from tracewheel.dashboard.guard import Access, Forged, Guard
 from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import Library, NotThere
-from tracewheel.dashboard.pages import ROUTERS
-from tracewheel.dashboard.pages.review import Decide
+from tracewheel.dashboard.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
-from tracewheel.dashboard.view import HERE, PAGE_STYLE, View
+from tracewheel.dashboard.view import HERE, Desk, Page, respond
 
 
-def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> FastAPI:
+def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> Starlette:
     """The dashboard of some run folders.
 
     Args:
@@ -27,32 +33,28 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
         decide: Carries out the decision on a promotion that waits; without it, the pages name the command.
     """
     access = access or Access()
-    app = FastAPI(title="Tracewheel", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.view = view = View(library, access)
-    app.state.library, app.state.decide = library, decide
-    app.state.rows = RunRows(library)
-    app.state.indexes = Indexes(library)
-    for router in ROUTERS:
-        app.include_router(router)
-    app.get("/static/page.css")(page_style)
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
-    app.middleware("http")(Guard(access))
-
-    @app.exception_handler(NotThere)
-    def not_there(request: Request, error: NotThere) -> Response:
-        return view.page(request, "problem.html", status=404, title="Not here", message=str(error))
-
-    @app.exception_handler(Forged)
-    def forged(request: Request, error: Forged) -> Response:
-        return view.page(request, "problem.html", status=403, title="Refused", message=str(error))
-
-    @app.exception_handler(TracewheelError)
-    def unreadable(request: Request, error: TracewheelError) -> Response:
-        return view.page(request, "problem.html", status=422, title="This cannot be shown", message=str(error))
-
+    modules = [importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)]
+    every = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
+    routes: list[BaseRoute] = [Route(one.path, one.answer) for one in every]
+    routes += [route for module in modules for route in getattr(module, "FORMS", ())]
+    routes.append(Mount("/static", StaticFiles(directory=HERE / "static")))
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=Guard(access))],
+        exception_handlers={
+            NotThere: _problem("Not here", 404),
+            Forged: _problem("Refused", 403),
+            TracewheelError: _problem("This cannot be shown", 422),
+        },
+    )
+    shown = sorted(((one.tab, one.below_run) for one in every if one.tab), key=lambda pair: pair[0].place)
+    app.state.pages = {one.path: one for one in every}
+    app.state.desk = Desk(library, RunRows(library), Indexes(library), access, decide, {path: tab for tab, path in shown})
     return app
 
 
-def page_style() -> FileResponse:
-    """The style that the dashboard shares with reports."""
-    return FileResponse(PAGE_STYLE, media_type="text/css")
+def _problem(title: str, status: int) -> Callable[[Request, Exception], Response]:
+    def answer(request: Request, error: Exception) -> Response:
+        return respond(request, "problem.html", status=status, title=title, message=str(error))
+
+    return answer

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
+from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trajectory
-from tracewheel.dashboard.library import NotThere
-from tracewheel.dashboard.sources import Source
+from tracewheel.dashboard.duck import select
+from tracewheel.dashboard.index.facts import words_of
+from tracewheel.dashboard.library import NotThere, Place
+from tracewheel.dashboard.sources import TRAJECTORIES, Source, source_at
 from tracewheel.dashboard.text import value_of
 
-MEMORY, THREADS = "192MB", 2
 # All columns but the lists of tokens, which only the page of one trajectory reads.
 PLAIN = (
     'id, task_id, "group", sample, seed, policy_version, temperature, turns, messages, stop_reason, detail, forks, '
@@ -32,20 +31,7 @@ OUTCOME = (
     "CASE WHEN s.status IS NULL THEN 'not scored' WHEN s.status <> 'scored' THEN s.status WHEN s.total >= 1 THEN 'solved' "
     "WHEN s.total > 0 THEN 'partial' ELSE 'failed' END"
 )
-_connection: duckdb.DuckDBPyConnection | None = None
-_lock = threading.Lock()
-
-
-def cursor() -> duckdb.DuckDBPyConnection:
-    """A cursor of the one connection of this process, with bounded memory and threads."""
-    global _connection
-    with _lock:
-        if _connection is None:
-            _connection = duckdb.connect(
-                config={"memory_limit": MEMORY, "threads": THREADS, "preserve_insertion_order": "true"}
-            )
-            _connection.execute("SET enable_progress_bar = false")
-        return _connection.cursor()
+AROUND = 110  # characters on each side of the words of a search
 
 
 class Episodes:
@@ -62,37 +48,21 @@ class Episodes:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = list(sources)
 
-    @contextmanager
-    def table(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """A cursor, and the name of a view over all episodes.
-
-        Raises:
-            DataError: a file is damaged.
-        """
-        database = cursor()
-        try:
-            database.execute(f"CREATE OR REPLACE TEMP VIEW episodes AS {self._select()}")
-            yield database, "episodes"
-        except duckdb.Error as flaw:
-            raise DataError(f"the episodes cannot be read: {flaw}") from flaw
-        finally:
-            database.close()
-
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Rows of a query over `episodes`.
 
         Args:
             query: SQL in which `{episodes}` stands for the table; what comes from a request goes into `values`, never here.
             values: For the question marks.
+
+        Raises:
+            DataError: a file is damaged.
         """
         if not self.sources:
             return []
-        with self.table() as (database, name):
-            found = database.execute(query.replace("{episodes}", name), list(values))
-            names = [column[0] for column in found.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        return select(f"WITH episodes AS ({self._table()}) {query.replace('{episodes}', 'episodes')}", values, "the episodes")
 
-    def _select(self) -> str:
+    def _table(self) -> str:
         places = _values([(one.trajectories, place) for place, one in enumerate(self.sources)])
         scored = [(one.scores, place) for place, one in enumerate(self.sources) if one.scores is not None]
         plain = f"""
@@ -122,17 +92,10 @@ def one_trajectory(source: Source, trajectory: str) -> dict[str, Any]:
         NotThere: the source has no such trajectory.
         DataError: a file is damaged.
     """
-    database = cursor()
-    try:
-        row = _first(database, source.trajectories, "id", trajectory)
-        if row is None:
-            raise NotThere(f"{source.label} has no trajectory {trajectory!r}")
-        score = _first(database, source.scores, "trajectory_id", trajectory) if source.scores else None
-    except duckdb.Error as flaw:
-        raise DataError(f"{source.trajectories}: cannot be read: {flaw}") from flaw
-    finally:
-        database.close()
-    score = score or {}
+    row = _first(source.trajectories, "id", trajectory)
+    if row is None:
+        raise NotThere(f"{source.label} has no trajectory {trajectory!r}")
+    score = (_first(source.scores, "trajectory_id", trajectory) if source.scores else None) or {}
     found = row | {name: score.get(name) for name in ("status", "total", "breakdown", "turn_rewards", "family")}
     found["why"] = score.get("detail") or ""
     found |= {name: row.get(name) or "" for name in OPTIONAL if name != "forks"}
@@ -145,6 +108,50 @@ def one_trajectory(source: Source, trajectory: str) -> dict[str, Any]:
     return found
 
 
+def trajectory_at(run: FinishedRun, name: str) -> tuple[Source, dict[str, Any]]:
+    """A trajectory by `ENTRY/PART/ID`, as the page of two trajectories takes it.
+
+    Raises:
+        NotThere: it is not of that form, or there is none.
+    """
+    words = name.split("/")
+    if len(words) != 3:
+        raise NotThere(f"{name!r} names no trajectory; give ENTRY/PART/ID, with - for a result without parts")
+    source = source_at(run, words[0], words[1])
+    return source, one_trajectory(source, words[2])
+
+
+def has_trajectory(source: Source, trajectory: str) -> bool:
+    """Whether a source has a trajectory."""
+    query = "SELECT 1 FROM read_parquet(?) WHERE id = ? LIMIT 1"
+    return bool(select(query, [str(source.trajectories), trajectory], source.trajectories))
+
+
+def with_excerpts(place: Place, rows: Sequence[dict[str, Any]], words: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of a search with `excerpt`: text before, the words, text after. Empty where the store has lost the episode."""
+    files = sorted({str(place.path / "store" / row["entry"] / row["part"] / TRAJECTORIES) for row in rows})
+    texts: dict[str, str] = {}
+    if files:
+        query = f"SELECT id, messages FROM read_parquet(?) WHERE id IN ({', '.join('?' for _ in rows)})"
+        try:
+            found = select(query, [files, *(row["trajectory"] for row in rows)])
+            texts = {one["id"]: words_of(value_of(one["messages"])) for one in found}
+        except (DataError, ValueError):
+            pass  # freed or damaged since it was read: the rows are shown without their words
+    return [row | {"excerpt": excerpt(texts.get(row["trajectory"], ""), words)} for row in rows]
+
+
+def excerpt(text: str, words: Sequence[str]) -> tuple[str, str, str]:
+    """The surroundings of the first of some words in a text; its beginning where none is there as it was typed."""
+    for word in words:
+        pieces = [re.escape(piece) for piece in re.findall(r"\w+", word)]
+        found = re.search(r"[\W_]+".join(pieces), text, re.IGNORECASE) if pieces else None
+        if found:
+            begin, end = max(0, found.start() - AROUND), found.end() + AROUND
+            return ("…" if begin else "") + text[begin : found.start()], found.group(), text[found.end() : end]
+    return text[: 2 * AROUND], "", ""
+
+
 def parsed(text: Any) -> Any:
     """The value of a column that holds JSON; the text itself where it is none."""
     if not isinstance(text, str | bytes):
@@ -155,11 +162,8 @@ def parsed(text: Any) -> Any:
         return text
 
 
-def _first(database: duckdb.DuckDBPyConnection, file: Path, column: str, value: str) -> dict[str, Any] | None:
-    found = database.execute(f"SELECT * FROM {_files([file])} WHERE {column} = ? LIMIT 1", [value])
-    names = [part[0] for part in found.description or ()]
-    row = found.fetchone()
-    return None if row is None else dict(zip(names, row, strict=True))
+def _first(file: Path, column: str, value: str) -> dict[str, Any] | None:
+    return next(iter(select(f"SELECT * FROM {_files([file])} WHERE {column} = ? LIMIT 1", [value], file)), None)
 
 
 def _trajectories(paths: Sequence[Path]) -> str:

@@ -1,4 +1,4 @@
-"""Who may ask the dashboard, and what its pages may do: host names, token, forged requests, headers of each answer."""
+"""Who may ask the dashboard, what its pages may do, and how its writing forms are read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from tracewheel.core.errors import InputError
+from tracewheel.operations.plain_words import plain_words
 
 COOKIE = "tracewheel_dashboard"
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -111,3 +114,50 @@ def _foreign(request: Request) -> bool:
         return True
     origin = request.headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+
+
+MOST_BYTES, MOST_FIELDS = 16_384, 20
+WHO = "tracewheel_reviewer"
+KIND = "application/x-www-form-urlencoded"
+
+
+class Forged(InputError):
+    """A form that this dashboard did not make."""
+
+
+async def read_form(request: Request, access: Access) -> dict[str, str]:
+    """The fields of a form that this dashboard made.
+
+    Raises:
+        Forged: its token is not ours.
+        InputError: it is too large, or no form.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
+        raise InputError(f"a form is sent as {KIND}")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise InputError(f"the form is larger than {MOST_BYTES:,} bytes")
+    try:
+        fields = dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
+    except ValueError as flaw:  # not UTF-8, or too many fields
+        raise InputError(f"the form cannot be read: {flaw}") from flaw
+    if not access.allows_form(fields.get("form_token", "")):
+        raise Forged("the form is not of this dashboard, or of one that has ended since: open the page again")
+    return fields
+
+
+def remembered(request: Request) -> str:
+    """Who wrote last from this browser; "" where nobody did."""
+    try:
+        return plain_words(unquote(request.cookies.get(WHO, "")), "the name", 80, empty=True)
+    except InputError:
+        return ""
+
+
+def leads_to(where: str, who: str) -> Response:
+    """The answer to a form that was taken: the page to look at, which a reload does not send again."""
+    response = RedirectResponse(where, 303)
+    response.set_cookie(WHO, quote(who.strip()), httponly=True, samesite="strict", path="/", max_age=90 * 86_400)
+    return response

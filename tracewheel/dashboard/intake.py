@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import orjson
 
 from tracewheel.comparison.finished_run import FinishedRun
@@ -18,7 +17,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import QUALITY_FILE, REPORT_FILE, TASKS_FILE
 from tracewheel.curation.quality.counts import histogram
-from tracewheel.dashboard.episodes import cursor
+from tracewheel.dashboard.duck import select
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.traces import ingested_folder
 from tracewheel.traces.quarantine import ADVICE
@@ -173,14 +172,4 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _rows(query: str, files: Sequence[str]) -> list[dict[str, Any]]:
-    if not files:
-        return []
-    database = cursor()
-    try:
-        found = database.execute(query, [list(files)])
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    except duckdb.Error as flaw:
-        raise DataError(f"{files[0]}: cannot be read: {flaw}") from flaw
-    finally:
-        database.close()
+    return select(query, [list(files)], files[0]) if files else []

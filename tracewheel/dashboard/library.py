@@ -1,13 +1,15 @@
-"""The work folders and runs that the dashboard shows, by names that are safe in an address."""
+"""The work folders and runs that the dashboard shows, by names that are safe in an address; the shipped runs among them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import tarfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
@@ -51,12 +53,14 @@ class Library:
 
     Args:
         folders: Work folders, and folders of runs. A work folder may be empty yet, but it must exist.
+        ending: The summary of a run that is about to end, whose record has none yet.
 
     Raises:
         DataError: one of them is neither.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], ending: Mapping[str, Any] | None = None) -> None:
+        self.ending = dict(ending or {})
         chosen: dict[Path, set[str]] = {}
         for folder in folders:
             path = folder.resolve()
@@ -106,7 +110,7 @@ class Library:
         with self._lock:
             known = self._runs.pop(record.path, None)
             if known is None or known[0] != signs:
-                known = signs, FinishedRun(record)
+                known = signs, FinishedRun(record, self.ending if self.ending.get("run_id") == record.run_id else None)
             self._runs[record.path] = known
             while len(self._runs) > MOST_RUNS:
                 del self._runs[next(iter(self._runs))]
@@ -146,3 +150,23 @@ def _slug(path: Path, taken: dict[str, Place]) -> str:
     """A name for a folder in addresses: its own, with the beginning of a digest where that is taken."""
     name = re.sub(r"[^a-z0-9]+", "-", path.name.lower()).strip("-") or "runs"
     return name if name not in taken else f"{name}-{hashlib.sha256(str(path).encode()).hexdigest()[:6]}"
+
+
+ARCHIVE = Path(__file__).parent / "demo_run.tar.xz"
+NAME = "demo"
+
+
+def unpack_demo(folder: Path) -> Path:
+    """Unpack the shipped runs (two trainings, the second from the champion of the first; no weights).
+
+    Args:
+        folder: Where to; it need not exist.
+
+    Returns:
+        The work folder with the runs.
+    """
+    work = folder / NAME
+    work.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(work, filter="data")
+    return work

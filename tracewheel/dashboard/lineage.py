@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import duckdb
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
-from tracewheel.dashboard.episodes import cursor
+from tracewheel.dashboard.duck import columns_of, select
 from tracewheel.dashboard.library import Library, Place
 from tracewheel.lineage.backward import LEARNED_FILE
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
@@ -113,27 +110,22 @@ def runs_taught(library: Library, kind: str, value: str) -> list[dict[str, Any]]
         if (path := place.path / run_id / LEARNED_FILE).is_file()
     }
     column = KINDS[kind][0]
-    rows = _query(
-        f"""SELECT filename, count(DISTINCT trace_id) traces, count(DISTINCT task_id) tasks,
+    if not files or column not in columns_of(list(files)):  # earlier versions noted neither users nor sessions
+        return []
+    query = f"""SELECT filename, count(DISTINCT trace_id) traces, count(DISTINCT task_id) tasks,
             string_agg(DISTINCT road, ', ' ORDER BY road) roads
-        FROM read_parquet(?, filename=true, union_by_name=true) WHERE "{column}" = ? GROUP BY 1""",
-        list(files),
-        [value],
-        missing=column,
-    )
+        FROM read_parquet(?, filename=true, union_by_name=true) WHERE "{column}" = ? GROUP BY 1"""
+    rows = select(query, [list(files), value], LEARNED_FILE)
     return [{"place": files[row["filename"]][0], "run_id": files[row["filename"]][1], **row} for row in rows]
 
 
 def traces_of(place: Place, kind: str, value: str) -> list[dict[str, Any]]:
     """Somebody's stored traces in a work folder, at most `MOST_TRACES`, each once."""
     parts = [str(part) for part in sorted(place.path.glob(f"store/ingest-*/{TRACES_FOLDER}/*.parquet"))]
-    return _query(
-        f"""SELECT id, any_value("user") "user", any_value(session) session, any_value(created) created,
+    query = f"""SELECT id, any_value("user") "user", any_value(session) session, any_value(created) created,
             any_value(format) format, any_value(source_file) source_file, any_value(source_line) source_line
-        FROM read_parquet(?, union_by_name=true) WHERE "{KINDS[kind][1]}" = ? GROUP BY id ORDER BY id LIMIT {MOST_TRACES}""",
-        parts,
-        [value],
-    )
+        FROM read_parquet(?, union_by_name=true) WHERE "{KINDS[kind][1]}" = ? GROUP BY id ORDER BY id LIMIT {MOST_TRACES}"""
+    return select(query, [parts, value], TRACES_FOLDER) if parts else []
 
 
 def everything_of(place: Place, kind: str, value: str) -> Affected:
@@ -153,27 +145,7 @@ def _learned(run: FinishedRun, query: str, values: Sequence[Any]) -> list[dict[s
     path = run.record.path / LEARNED_FILE
     if not path.is_file():
         return []
-    names = {row["column_name"] for row in _query("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)], [])}
-    known = {"user": "user", "session": "session", "file": "source_file", "line": "source_line"}
-    for key, column in known.items():
+    names = columns_of([str(path)])
+    for key, column in {"user": "user", "session": "session", "file": "source_file", "line": "source_line"}.items():
         query = query.replace(f"{{{key}}}", f'"{column}"' if column in names else "NULL::VARCHAR")
-    return _query(query.replace("FROM learned", "FROM read_parquet(?)"), [str(path)], values)
-
-
-def _query(query: str, files: Sequence[str], values: Sequence[Any], missing: str = "") -> list[dict[str, Any]]:
-    """Rows of a query whose first value is a list of files; none where no file has the column `missing`."""
-    if not files:
-        return []
-    database = cursor()
-    try:
-        found = database.execute(query, [list(files), *values])
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    except duckdb.BinderException:
-        if not missing:
-            raise
-        return []
-    except duckdb.Error as flaw:
-        raise DataError(f"{Path(files[0]).name}: cannot be read: {flaw}") from flaw
-    finally:
-        database.close()
+    return select(query.replace("FROM learned", "FROM read_parquet(?)"), [[str(path)], *values], path)

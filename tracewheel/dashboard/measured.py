@@ -15,7 +15,7 @@ from tracewheel.core.files import read_json
 from tracewheel.core.run_record import LOOP_FILE, loops_of
 from tracewheel.core.store import FACTS
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
-from tracewheel.report.report_data import Estimate
+from tracewheel.report.results import Estimate
 
 METRICS_FILE = "metrics.json"
 HELD_OUT, HARDER, VALIDATION = "held_out", "harder", "validation"

@@ -1,14 +1,16 @@
-"""How far a run is that goes on, and when its loop will end, from the seconds that its iterations took."""
+"""How far a run is: when its loop will end, and how faithfully it trains on what programs were told."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
+from tracewheel.dashboard.curves import REASONS
 from tracewheel.dashboard.measured import Iteration, iterations_of, loops
 
 RECENT = 8  # iterations whose median counts: the first ones may be slower or faster than those of now
@@ -70,3 +72,59 @@ def _planned(run: FinishedRun) -> int | None:
     except (OSError, DataError, AttributeError):
         return None
     return found if isinstance(found, int) else None
+
+
+LEAST = 0.99  # gate.min_fidelity of a profile that names none
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The figures of an iteration: shares (None where nothing could be compared), and counts.
+
+    Attributes:
+        branches: By reason.
+    """
+
+    number: int
+    fidelity: float
+    tokens: float | None
+    rows: float | None
+    requests: int
+    unmatched: int
+    refused: int
+    lost: int
+    branches: Mapping[str, int]
+
+
+def certificates_of(run: FinishedRun, loop: Path) -> list[Certificate]:
+    """The certificates of a loop's iterations; none where no program played."""
+    return [
+        Certificate(
+            number=one.number,
+            fidelity=one.metrics["fidelity"],
+            tokens=one.metrics.get("fidelity_tokens"),
+            rows=one.metrics.get("fidelity_rows"),
+            requests=_count(one, "requests"),
+            unmatched=_count(one, "requests_unmatched"),
+            refused=_count(one, "requests_refused"),
+            lost=_count(one, "lost_tokens"),
+            branches={reason: count for reason in REASONS if (count := _count(one, f"branches_{reason}"))},
+        )
+        for one in iterations_of(run, loop)
+        if "fidelity" in one.metrics
+    ]
+
+
+def _count(one: Iteration, name: str) -> int:
+    return int(one.metrics.get(name) or 0)
+
+
+def least_of(run: FinishedRun) -> float:
+    """What the gate asks for (`gate.min_fidelity`)."""
+    wanted = (run.settings.get("gate") or {}).get("min_fidelity")
+    return float(wanted) if isinstance(wanted, int | float) else LEAST
+
+
+def below(certificates: Sequence[Certificate], least: float) -> list[int]:
+    """The iterations that the gate would not let pass."""
+    return [one.number for one in certificates if one.fidelity < least]

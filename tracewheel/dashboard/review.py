@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import duckdb
-
 from tracewheel.comparison.finished_run import RL, FinishedRun
-from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.dashboard.episodes import cursor, parsed
-from tracewheel.dashboard.judges import judged_apart
+from tracewheel.core.run_record import RunRecord
+from tracewheel.dashboard.duck import columns_of, select
+from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.operations.label_agreement import RANDOM, Scored
 from tracewheel.operations.labels import Label, labels_of
 
-LOST, UNSCORED, JUDGES, BORDERLINE = "lost", "unscored", "judges apart", "borderline"
+# Carries a decision out: run, decision, who, note; raises a TracewheelError where it cannot.
+Decide = Callable[[RunRecord, str, str, str], Any]
+Place = tuple[str, str, str]
+LOST, UNSCORED, APART, BORDERLINE = "lost", "unscored", "judges apart", "borderline"
 REASONS = {
     LOST: "Tasks lost: the policy before solved them, and this one fails.",
     UNSCORED: "Unscored: the grader gave no verdict.",
-    JUDGES: "Judges disagree most, with one another or with the verifier that decides.",
+    APART: "Judges disagree most, with one another or with the verifier that decides.",
     BORDERLINE: "Borderline: some of the score, and not all of it.",
     RANDOM: "A random sample of the final evaluation. Only these estimate how often the grader is right over all.",
 }
-Place = tuple[str, str, str]
 COLUMNS = "trajectory_id, task_id, family, status, total, breakdown, detail, filename"
+LEAST = 0.25  # what counts as a disagreement worth a look
+# A rubric's second judge of a kind is `judge#2` in the breakdown.
+JUDGES, RANKERS = ([f"{kind}{place}" for place in ("", "#2", "#3", "#4")] for kind in ("judge", "relative_judge"))
+
+
+def _part(name: str) -> str:
+    return f"TRY_CAST(json_extract(breakdown, '$.\"{name}\"') AS DOUBLE)"
+
+
+# Votes of one judge among themselves, and a judge against who decides; a ranker says nothing of success.
+GAPS = [_part(f"{name}.disagreement") for name in (*JUDGES, *RANKERS)]
+GAPS += [f"abs({_part(name)} - {_part('success')})" for name in JUDGES]
+LARGEST_GAP = f"greatest({', '.join(f'coalesce({gap}, 0)' for gap in GAPS)})"
 
 
 @dataclass(frozen=True)
@@ -70,11 +83,26 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
     between = "status = 'scored' AND total > 0 AND total < 1 ORDER BY abs(total - 0.5), trajectory_id"
     return {
         LOST: list(_lost(run, sources, most)),
-        UNSCORED: list(_found(UNSCORED, sources, odd, most)),
-        JUDGES: list(_judged(sources, most)),
-        BORDERLINE: list(_found(BORDERLINE, sources, between, most)),
-        RANDOM: list(_found(RANDOM, ends, "status = 'scored' ORDER BY md5(trajectory_id || 'review')", most)),
+        UNSCORED: _found(UNSCORED, sources, scores_where(sources, f"{odd} LIMIT {most}")),
+        APART: _found(APART, sources, judged_apart(sources, most)),
+        BORDERLINE: _found(BORDERLINE, sources, scores_where(sources, f"{between} LIMIT {most}")),
+        RANDOM: _found(
+            RANDOM, ends, scores_where(ends, f"status = 'scored' ORDER BY md5(trajectory_id || 'review') LIMIT {most}")
+        ),
     }
+
+
+def judged_apart(sources: Sequence[Source], most: int) -> list[dict[str, Any]]:
+    """The scored episodes whose judges disagree most, with one another or with who decides; the explanation is their `detail`.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    if not sources or "explanation" not in columns_of([str(source.scores) for source in sources]):  # judges give one
+        return []
+    where = f"status = 'scored' AND {LARGEST_GAP} >= {LEAST} ORDER BY {LARGEST_GAP} DESC, trajectory_id LIMIT {most}"
+    rows = scores_where(sources, where, columns=f"{COLUMNS}, explanation")
+    return [{**row, "detail": row["explanation"] or row["detail"]} for row in rows]
 
 
 def labels_at(run: FinishedRun, entry: str, part: str, trajectory: str) -> list[Label]:
@@ -88,35 +116,29 @@ def scores_at(run: FinishedRun, labels: Sequence[Label]) -> dict[Place, Scored]:
     found: dict[Place, Scored] = {}
     for where in {(label.entry, label.part) for label in labels} & by_place.keys():
         wanted = [label.trajectory for label in labels if (label.entry, label.part) == where]
-        for row in _rows([by_place[where]], "list_contains(?, trajectory_id)", [wanted]):
-            found[(*where, row["trajectory_id"])] = _scored(row)
+        for row in scores_where([by_place[where]], "list_contains(?, trajectory_id)", [wanted]):
+            breakdown = parsed(row["breakdown"])
+            found[(*where, row["trajectory_id"])] = Scored(
+                str(row["task_id"]),
+                str(row["family"] or ""),
+                row["total"] if row["status"] == "scored" else None,
+                breakdown if isinstance(breakdown, dict) else {},
+            )
     return found
 
 
-def has_trajectory(source: Source, trajectory: str) -> bool:
-    """Whether a source has a trajectory."""
-    database = cursor()
-    try:
-        found = database.execute(
-            "SELECT 1 FROM read_parquet(?) WHERE id = ? LIMIT 1", [str(source.trajectories), trajectory]
-        ).fetchone()
-    except duckdb.Error as flaw:
-        raise DataError(f"{source.trajectories}: cannot be read: {flaw}") from flaw
-    finally:
-        database.close()
-    return found is not None
+def scores_where(
+    sources: Sequence[Source], where: str, values: Sequence[Any] = (), columns: str = COLUMNS
+) -> list[dict[str, Any]]:
+    """Rows of the scores of some sources.
 
-
-def _found(why: str, sources: Sequence[Source], where: str, most: int) -> Iterator[Candidate]:
-    by_file = {str(source.scores): source for source in sources}
-    for row in _rows(sources, f"{where} LIMIT {most}", []):
-        yield _candidate(why, by_file[row["filename"]], row)
-
-
-def _judged(sources: Sequence[Source], most: int) -> Iterator[Candidate]:
-    by_file = {str(source.scores): source for source in sources}
-    for row in judged_apart(sources, COLUMNS, most):
-        yield _candidate(JUDGES, by_file[row["filename"]], row)
+    Raises:
+        DataError: a file is damaged.
+    """
+    if not sources:
+        return []
+    query = f"SELECT {columns} FROM read_parquet(?, filename=true, union_by_name=true) WHERE {where}"
+    return select(query, [[str(source.scores) for source in sources], *values], "the scores")
 
 
 def _lost(run: FinishedRun, sources: Sequence[Source], most: int) -> Iterator[Candidate]:
@@ -124,45 +146,20 @@ def _lost(run: FinishedRun, sources: Sequence[Source], most: int) -> Iterator[Ca
     path = run.record.path / CHANGES_FILE
     changes = read_json(path) if path.is_file() else []
     by_file = {f"{source.entry}/{source.part}/{source.trajectories.name}": source for source in sources}
-    lost = [one for one in changes if one.get("change") == "lost"][:most]
-    for one in lost:
+    for one in [one for one in changes if one.get("change") == "lost"][:most]:
         source, rival = by_file.get(str(one["challenger"].get("file"))), by_file.get(str(one["baseline"].get("file")))
         if source is None:
             continue
-        rows = _rows([source], "trajectory_id = ?", [one["challenger"]["trajectory"]])
-        for row in rows:
-            found = _candidate(LOST, source, row)
-            other = (rival, str(one["baseline"]["trajectory"])) if rival else None
-            yield Candidate(**{**vars(found), "rival": other})
+        other = (rival, str(one["baseline"]["trajectory"])) if rival else None
+        rows = scores_where([source], "trajectory_id = ?", [one["challenger"]["trajectory"]])
+        yield from (replace(found, rival=other) for found in _found(LOST, [source], rows))
 
 
-def _rows(sources: Sequence[Source], where: str, values: list[Any]) -> list[dict[str, Any]]:
-    if not sources:
-        return []
-    database = cursor()
-    try:
-        found = database.execute(
-            f"SELECT {COLUMNS} FROM read_parquet(?, filename=true, union_by_name=true) WHERE {where}",
-            [[str(source.scores) for source in sources], *values],
-        )
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    except duckdb.Error as flaw:
-        raise DataError(f"the scores cannot be read: {flaw}") from flaw
-    finally:
-        database.close()
-
-
-def _candidate(why: str, source: Source, row: dict[str, Any]) -> Candidate:
-    trajectory, task, family, status = (str(row[name] or "") for name in ("trajectory_id", "task_id", "family", "status"))
-    return Candidate(why, source, trajectory, task, family, status, row["total"], str(row["detail"] or ""))
-
-
-def _scored(row: dict[str, Any]) -> Scored:
-    breakdown = parsed(row["breakdown"])
-    return Scored(
-        str(row["task_id"]),
-        str(row["family"] or ""),
-        row["total"] if row["status"] == "scored" else None,
-        breakdown if isinstance(breakdown, dict) else {},
-    )
+def _found(why: str, sources: Sequence[Source], rows: Sequence[dict[str, Any]]) -> list[Candidate]:
+    by_file = {str(source.scores): source for source in sources}
+    found = []
+    for row in rows:
+        trajectory, task, family, status = (str(row[name] or "") for name in ("trajectory_id", "task_id", "family", "status"))
+        source, detail = by_file[row["filename"]], str(row["detail"] or "")
+        found.append(Candidate(why, source, trajectory, task, family, status, row["total"], detail))
+    return found

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tracewheel.dashboard.curves import Curve
 from tracewheel.dashboard.run_rows import RunRow
 from tracewheel.dashboard.view import address
 from tracewheel.operations.worth import cost_per_point, priced
 from tracewheel.report.doctor.finding import SEVERITIES
-from tracewheel.report.report_data import Curve
 
 MOST_CHAMPIONS = 60
 

@@ -128,7 +128,8 @@ class RunRows:
         signs = tuple(sign(folder / name) for name in READ)
         known = self._known.get((place.name, run_id))
         if known is None or known[0] != signs:
-            known = signs, read_row(place.name, folder)
+            ending = self._library.ending
+            known = signs, read_row(place.name, folder, ending if ending.get("run_id") == run_id else None)
             self._known[place.name, run_id] = known
         row = known[1]
         if row.is_running and not is_alive(row.process, read_host(folder)):
@@ -136,8 +137,8 @@ class RunRows:
         return row
 
 
-def read_row(place: str, folder: Path) -> RunRow:
-    """The row of a run from its record, as far as that can be read."""
+def read_row(place: str, folder: Path, ending: dict[str, Any] | None = None) -> RunRow:
+    """The row of a run from its record, as far as that can be read; `ending` is its summary where it is about to end."""
     found: dict[str, Any] = {"place": place, "run_id": folder.name}
     damaged = []
     for file, take in (
@@ -154,6 +155,8 @@ def read_row(place: str, folder: Path) -> RunRow:
             found |= take(read_json(folder / file))
         except (DataError, KeyError, TypeError, AttributeError, ValueError) as flaw:  # a record that somebody damaged
             damaged.append(f"{file}: {flaw}" if isinstance(flaw, DataError) else f"{file}: not as this version writes it")
+    if ending:
+        found |= _summary(ending) | {"state": found.get("verdict") or "complete", "message": "", "stage": ""}
     if found.get("state") in (None, "incomplete") and (folder / SUMMARY_FILE).is_file():
         found["state"] = found.get("verdict") or "complete"
     found["name"] = found.get("name") or _name(folder)

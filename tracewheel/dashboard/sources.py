@@ -1,4 +1,4 @@
-"""Where the episodes of a run are: the stored results that hold trajectories, with what is known of each."""
+"""Where the episodes of a run are: the stored results that hold trajectories, what is known of each, and their addresses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import LOOP_FILE, loops_of
+from tracewheel.dashboard.library import NotThere, entry_path
 
 TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
 PARTS = ("greedy", "sampled")
@@ -45,6 +46,14 @@ class Source:
 def sources_of(run: FinishedRun) -> list[Source]:
     """The episodes that a run has in the store, as far as they are there: rollouts by iteration, then evaluations."""
     return [*_rollouts(run), *_evaluations(run)]
+
+
+def stored_sources(run: FinishedRun) -> list[Source]:
+    """The same; none where the run has not asked for a stored result yet."""
+    try:
+        return sources_of(run)
+    except DataError:
+        return []
 
 
 def _rollouts(run: FinishedRun) -> Iterator[Source]:
@@ -103,3 +112,29 @@ def _policy(run: FinishedRun, entry: str) -> str:
     made = next((one.made for one in run.entries if one.name == entry), {})
     policy = (made.get("arguments") or {}).get("policy") or {}
     return str(policy.get("policy") or "")
+
+
+NO_PART = "-"
+
+
+def source_at(run: FinishedRun, entry: str, part: str) -> Source:
+    """The episodes of a stored result.
+
+    Raises:
+        NotThere: the run has no such result, or it holds no episodes.
+    """
+    entry_path(run, entry)
+    wanted = "" if part == NO_PART else part
+    for source in sources_of(run):
+        if source.entry == entry and source.part == wanted:
+            return source
+    raise NotThere(f"{entry}: holds no episodes of the part {part!r}")
+
+
+def rollouts_of(run: FinishedRun) -> dict[int, list[Source]]:
+    """The stored rollouts of a run's own loop and its specialists', by iteration."""
+    found: dict[int, list[Source]] = {}
+    for source in sources_of(run):
+        if source.kind == "rollout" and source.iteration is not None:
+            found.setdefault(source.iteration, []).append(source)
+    return found

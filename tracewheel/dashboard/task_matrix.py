@@ -11,8 +11,8 @@ from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, VALIDATION
-from tracewheel.dashboard.episodes import cursor
-from tracewheel.dashboard.sources import Source, sources_of
+from tracewheel.dashboard.duck import select
+from tracewheel.dashboard.sources import Source
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 
 SPLITS = (HELD_OUT, HARDER, VALIDATION)
@@ -59,10 +59,10 @@ class TaskRow:
         return sum(cell.greedy == SOLVED for cell in self.cells)
 
 
-def columns_of(run: FinishedRun, split: str, sources: Sequence[Source] | None = None) -> list[Column]:
+def columns_of(split: str, sources: Sequence[Source]) -> list[Column]:
     """The evaluations of a split: by policy where the record names them, else, as in a run that goes on, by their label."""
     found: dict[str, Column] = {}
-    for source in sources_of(run) if sources is None else sources:
+    for source in sources:
         if source.kind != "evaluation" or (source.split or _split_in(source.label)) != split:
             continue
         key = source.policy or source.label.removesuffix(f", {source.part}").removeprefix("evaluate ").removesuffix(f" {split}")
@@ -118,11 +118,7 @@ def one_task(run: FinishedRun, task_id: str) -> dict[str, Any] | None:
         file = run.curated / TASKS_FILE
     except DataError:
         return None
-    with cursor() as database:
-        found = database.execute("SELECT * FROM read_parquet([?]) WHERE id = ?", [str(file), task_id])
-        names = [part[0] for part in found.description or ()]
-        row = found.fetchone()
-    return dict(zip(names, row, strict=True)) if row else None
+    return next(iter(select("SELECT * FROM read_parquet([?]) WHERE id = ?", [str(file), task_id], file)), None)
 
 
 def with_trajectories(run: FinishedRun, rows: Sequence[TaskRow], columns: Sequence[Column]) -> list[list[str]]:

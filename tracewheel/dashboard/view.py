@@ -1,35 +1,32 @@
-"""Rendering of pages: the templates, and what each of them has at hand."""
+"""Pages: what a module of `pages/` declares, what its function may ask for, and how its template becomes HTML."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
-from tracewheel.core import pages
-from tracewheel.dashboard.guard import Access
-from tracewheel.dashboard.library import Library
+from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.dashboard import charts
 from tracewheel.dashboard.text import FILTERS, finalize
+from tracewheel.report.results import label_of
+
+if TYPE_CHECKING:
+    from tracewheel.dashboard.guard import Access
+    from tracewheel.dashboard.index.process import Indexes, Progress
+    from tracewheel.dashboard.library import Library
+    from tracewheel.dashboard.review import Decide
+    from tracewheel.dashboard.run_rows import RunRow, RunRows
 
 HERE = Path(__file__).parent
-PAGE_STYLE = pages.HERE / pages.STYLE  # of the other pages of HTML, too
-# The pages of a run: where, what a reader calls it, and the key that leads there after "g".
-RUN_PAGES = (
-    ("", "Overview", "o"),
-    ("/tasks", "Tasks", "t"),
-    ("/groups", "Groups", "u"),
-    ("/episodes", "Episodes", "e"),
-    ("/rollouts", "Rollouts", "a"),
-    ("/traces", "Traces", "d"),
-    ("/lineage", "Lineage", "l"),
-    ("/review", "Review", "v"),
-)
+SHOWN = 100  # rows of a list on one page
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,159 @@ class Crumb:
 
     label: str
     address: str = ""
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A page in the bar of every run: its name, the key that leads there after "g", and its place in the bar.
+
+    `in_file` pages are those of a run's report.
+    """
+
+    label: str
+    key: str
+    place: int
+    in_file: bool = False
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the pages of an application share.
+
+    Attributes:
+        decide: Carries out the decision on a promotion that waits; None where pages name the command instead.
+        tabs: The bar of a run: path below the run's address to its tab.
+    """
+
+    library: Library
+    rows: RunRows
+    indexes: Indexes
+    access: Access
+    decide: Decide | None
+    tabs: dict[str, Tab]
+
+
+class Ask:
+    """A request for a page.
+
+    Args:
+        request: With the application's `Desk` in its state, and `place` and `run_id` in its path for the pages of a run.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.desk: Desk = request.app.state.desk
+        self.path: dict[str, str] = dict(request.path_params)
+        self.query: dict[str, str] = dict(request.query_params)
+        self.target = request.headers.get("hx-target", "")
+
+    @functools.cached_property
+    def run(self) -> FinishedRun:
+        """The run of the address.
+
+        Raises:
+            NotThere: there is none.
+        """
+        return self.desk.library.run(self.path["place"], self.path["run_id"])
+
+    @functools.cached_property
+    def row(self) -> RunRow:
+        """The run at a glance.
+
+        Raises:
+            NotThere: there is none.
+        """
+        assert self.run  # looked up first: it refuses what names no run
+        return self.desk.rows.of(self.path["place"], self.path["run_id"])
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the page becomes part of a file, where nothing is loaded afterwards."""
+        return bool(self.request.scope.get("in_file"))
+
+    def address(self, *parts: str | int, **query: Any) -> str:
+        """An address below that of the run."""
+        return address("runs", self.path["place"], self.path["run_id"], *parts, **query)
+
+    def whole(self, name: str, otherwise: int = 0) -> int:
+        """A whole number of the query, or what stands for anything else."""
+        return whole(self.query.get(name), otherwise)
+
+    def one_of(self, name: str, known: Collection[str], otherwise: str) -> str:
+        """A word of the query that is one of the known ones."""
+        text = self.query.get(name)
+        return text if text is not None and text in known else otherwise
+
+    def order(self, sorts: Collection[str], otherwise: str) -> dict[str, Any]:
+        """How a list is sorted and where its page begins, as the query asks."""
+        sort = self.one_of("sort", sorts, otherwise)
+        return {"sort": sort, "up": "up" in self.query, "sorts": list(sorts), "first": self.whole("from"), "page_size": SHOWN}
+
+    def index_progress(self) -> Progress:
+        """How far the index of the run's folder is; building goes on where it is not whole."""
+        return self.desk.indexes.fresh(self.desk.library.place(self.path["place"]), self.path["run_id"])
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, found in the module of `pages/` that holds it.
+
+    Attributes:
+        path: Its address, with names in braces.
+        template: In `templates/`.
+        values: What the template shows; of a page of a run, `crumbs` are those after the run.
+        part: The block that alone is rendered when htmx asks for the element of this id.
+        tab: Its place in the bar of a run.
+    """
+
+    path: str
+    template: str
+    values: Callable[[Ask], dict[str, Any]]
+    part: str = ""
+    tab: Tab | None = None
+
+    @property
+    def below_run(self) -> str:
+        """Its path below the address of a run."""
+        return self.path.removeprefix("/runs/{place}/{run_id}")
+
+    def answer(self, request: Request) -> Response:
+        """What a visitor gets."""
+        ask = Ask(request)
+        values = self.values(ask)
+        part = values.pop("part", self.part if self.part and ask.target == self.part else "")
+        row = ask.row if "run_id" in ask.path else None
+        more = values.pop("crumbs", [Crumb(self.tab.label)] if self.tab and self.below_run else [])
+        crumbs = [Crumb("Runs", "/")] if more or row else []
+        if row:
+            crumbs.append(Crumb(f"{row.name} {row.run_id}", address("runs", row.place, row.run_id)))
+        template = values.pop("template", self.template)
+        answer = respond(request, template, part=part, **{**values, "run": row, "crumbs": [*crumbs, *more]})
+        answer.headers.update(values.get("headers", {}))
+        return answer
+
+
+def page(path: str, template: str, *, part: str = "", tab: Tab | None = None) -> Callable[[Callable[[Ask], Any]], Page]:
+    """Make a page of the function that gives the values of its template."""
+    return lambda values: Page(path, template, values, part, tab)
+
+
+def respond(request: Request, template: str, *, status: int = 200, part: str = "", **values: Any) -> HTMLResponse:
+    """A template, or one block of it, as the answer to a request."""
+    desk: Desk = request.app.state.desk
+    common = {"form_token": desk.access.form_token, "tabs": desk.tabs, "asked": dict(request.query_params)}
+    names = {"request": request, "run": None, "crumbs": (), **common, **values}
+    return HTMLResponse(render(template, part=part, **names).encode("utf-8", "replace"), status)
+
+
+def render(template: str, *, part: str = "", **values: Any) -> str:
+    """A template, or one block of it, as text."""
+    found = environment().get_template(template)
+    if not part:
+        return found.render(values)
+    context = found.new_context(values)
+    next(iter(found.root_render_func(context)), "")  # the macros of the template's top, which the block may use
+    return "".join(found.blocks[part](context))
 
 
 @functools.cache
@@ -52,41 +202,20 @@ def environment() -> Environment:
         finalize=finalize,
     )
     found.filters |= dict(FILTERS)
-    found.globals |= {"address": address, "run_pages": RUN_PAGES}
+    drawn = (charts.line_chart, charts.column_chart, charts.histogram_chart)
+    bars = (charts.rate_bar, charts.interval_bar, charts.part_bar, charts.difference_bar)
+    found.globals |= {"address": address, "label_of": label_of, **{chart.__name__: chart for chart in (*drawn, *bars)}}
     return found
 
 
 def address(*parts: str | int, **query: Any) -> str:
     """An address below the root: parts and values are quoted, and what is None is left out."""
     path = "/" + "/".join(quote(str(part), safe="") for part in parts if part != "")
-    known = [(name, value) for name, values in query.items() for value in _each(values) if value not in (None, "")]
+    several = [(name, values if isinstance(values, list | tuple) else [values]) for name, values in query.items()]
+    known = [(name, value) for name, values in several for value in values if value not in (None, "")]
     return path + (f"?{urlencode(known, errors='replace')}" if known else "")
 
 
-def _each(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple) else [values]
-
-
-class View:
-    """Renders pages for an application.
-
-    Args:
-        library: What is shown.
-        access: For the tokens of forms.
-    """
-
-    def __init__(self, library: Library, access: Access) -> None:
-        self.library, self.access = library, access
-
-    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """A page, or for htmx the block that it asked for (`part`, a block of the template)."""
-        common = {"request": request, "form_token": self.access.form_token, "run": None, "crumbs": (), "part": ""}
-        found = environment().get_template(template)
-        names = {**common, **values}
-        if names["part"]:
-            context = found.new_context(names)
-            next(iter(found.root_render_func(context)), "")  # the macros of the template's top, which the block may use
-            html = "".join(found.blocks[names["part"]](context))
-        else:
-            html = found.render(names)
-        return HTMLResponse(html.encode("utf-8", "replace"), status)
+def whole(text: str | None, otherwise: int = 0) -> int:
+    """A whole number as it was typed, or what stands for anything else."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else otherwise

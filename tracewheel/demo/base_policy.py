@@ -18,7 +18,7 @@ from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 from tracewheel.demo.base_tokenizer import CONTEXT_LENGTH, build_tokenizer
 from tracewheel.demo.config import BasePhaseConfig, BasePolicyConfig
-from tracewheel.demo.worlds import WORLDS
+from tracewheel.demo.worlds import world_of
 
 if TYPE_CHECKING:
     import torch
@@ -36,11 +36,11 @@ def train_base_policy(config: BasePolicyConfig, out: Path) -> dict[str, float]:
     a linear warm-up and a linear fall to zero.
 
     Raises:
-        ConfigError: a phase names a skill that does not exist.
+        ConfigError: there is no such world, or a phase names a skill that does not exist.
     """
     import torch
 
-    world = WORLDS[config.world]
+    world = world_of(config.world)
     unknown = {skill for phase in config.phases for skill in phase.skills} - set(world.skills)
     if unknown:
         raise ConfigError(f"phases.skills: no such skill: {', '.join(sorted(unknown))}; there are {', '.join(world.skills)}")
@@ -94,7 +94,7 @@ def train_phase(model: Qwen3ForCausalLM, renderer: ChatRenderer, config: BasePol
 def _examples(config: BasePolicyConfig, renderer: ChatRenderer, number: int, count: int, stream: str) -> list[Example]:
     rng = random.Random(f"base-text-{config.seed}-{stream}")
     skills = config.phases[number].skills
-    world = WORLDS[config.world]
+    world = world_of(config.world)
     made = (world.conversation(rng, skills, config.complete_share, config.complete_families) for _ in range(count))
     return [renderer.conversation_ids(conversation, tools) for conversation, tools in made]
 

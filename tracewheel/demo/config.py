@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ class BasePolicyConfig(Strict):
     world (`tracewheel/demo/base_text.py`, `WORLD_text.py`). Tokens outside assistant turns count `prompt_weight`.
     """
 
-    world: Literal["workspace", "refund_desk", "assistant", "retrieval", "mixed"] = "workspace"
+    world: str = "workspace"
     seed: int = 0
     threads: Count = 2
     hidden_size: Count = 128

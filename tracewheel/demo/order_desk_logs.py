@@ -15,11 +15,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.demo.workspace_logs import BREAKAGES, log_line, with_call_ids
+from tracewheel.demo.deployed_logs import FIRST_EPISODE, log_line, with_broken_lines, with_call_ids
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import DONE, Call, change, direct, fitting, look, solution, start, through_busy
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
@@ -33,7 +33,6 @@ SLIPS = ("invent_tool", "do_not_look")
 TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
 REWARD_SHARE, WRONG_REWARD_SHARE = 0.7, 0.015
 MODEL = "order-desk-agent-2026-10"
-FIRST_EPISODE = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,7 @@ def log_lines(seed: int = 0, *, noisy: bool = False) -> Iterator[bytes]:
     rng = random.Random(f"order-desk-{seed}")
     episodes = _episodes(rng, noisy)
     lines = [log_line(record) for record in episodes]
-    for spoil in BREAKAGES:
-        lines.insert(rng.randrange(len(lines)), spoil(episodes[rng.randrange(len(episodes))]))
-    yield from lines
+    yield from with_broken_lines(lines, episodes, rng)
 
 
 def faulty_calls(task: Task, fault: str) -> list[Call]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.demo.workspace_logs import Deployment, log_line, logged_episodes, with_call_ids
+from tracewheel.demo.deployed_logs import Deployment, log_line, logged_episodes, with_call_ids
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.refund_desk.agent import ASK_INSTEAD, Call, close, deed, lookup, say, solution
 from tracewheel.environments.refund_desk.environment import TOOLS, RefundDeskEnvironment

@@ -6,14 +6,14 @@ in the real workspace, so the tools' replies are real. The same seed gives the s
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from tracewheel.core.types import Task
+from tracewheel.demo.deployed_logs import Deployment, log_line, logged_episodes, with_broken_lines, with_call_ids
 from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
 from tracewheel.environments.workspace.episode import play
@@ -42,13 +42,10 @@ HABITS = (
 SLIP_RATE = 0.03
 SLIPS = ("forget_manifest", "stop_early", "move_one_too_many")
 
-RECURRING_PER_STRATUM, ATTEMPTS, RECURRING_USERS = 6, 4, 12
-ONE_OFF_PER_STRATUM, HARDER_PER_FAMILY = 30, 28
 TRAINED_TIERS, HARDER_TIER = (2, 3, 4), 5
 REWARD_SHARE, WRONG_REWARD_SHARE = 0.7, 0.015
 DUPLICATES = 20
 MODEL = "workspace-agent-2026-09"
-FIRST_EPISODE = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
 
 
 def log_lines(seed: int = 0) -> Iterator[bytes]:
@@ -59,10 +56,7 @@ def log_lines(seed: int = 0) -> Iterator[bytes]:
     for index in sorted(rng.sample(range(len(lines)), DUPLICATES), reverse=True):
         again = rng.randint(index + 1, min(index + 30, len(lines)))
         lines.insert(again, lines[index])
-    for spoil in BREAKAGES:
-        index = rng.randrange(len(lines))
-        lines.insert(index, spoil(episodes[rng.randrange(len(episodes))]))
-    yield from lines
+    yield from with_broken_lines(lines, episodes, rng)
 
 
 def faulty_calls(task: Task, fault: str) -> list[Call]:
@@ -142,62 +136,6 @@ def _choose_fault(task: Task, rng: random.Random) -> str:
     return rng.choice(SLIPS) if rng.random() < SLIP_RATE else ""
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """A deployed agent whose logs are made: the families and tiers of its tasks, and what makes a task and a log record.
-
-    `make_recurring` makes the tasks that recur, which are those to train on, where they are to differ from the others.
-    """
-
-    families: tuple[str, ...]
-    trained_tiers: tuple[int, ...]
-    harder_tier: int
-    make_task: Callable[[str, int, random.Random], Task]
-    log_record: Callable[[Task, str, str, datetime, random.Random], dict[str, Any]]
-    make_recurring: Callable[[str, int, random.Random], Task] | None = None
-
-
-def logged_episodes(rng: random.Random, deployed: Deployment) -> list[dict[str, Any]]:
-    """All episodes, in order of time, before duplicates and malformed lines are added."""
-    recurring, one_off = _tasks(rng, deployed)
-    jobs = [(task, f"user-{1 + index % RECURRING_USERS:03}") for index, task in enumerate(recurring * ATTEMPTS)]
-    user = 100
-    for index, task in enumerate(one_off):
-        user += index == 0 or rng.random() < 0.8 or jobs[-2][1] == f"user-{user}"
-        jobs.append((task, f"user-{user}"))
-    rng.shuffle(jobs)
-    time, episodes_of = FIRST_EPISODE, dict.fromkeys((user for _, user in jobs), 0)
-    records = []
-    for task, who in jobs:
-        time += timedelta(seconds=rng.randint(60, 1800))
-        session = f"{who}-session-{1 + episodes_of[who] // 3}"
-        episodes_of[who] += 1
-        records.append(deployed.log_record(task, who, session, time, rng))
-    return records
-
-
-def _tasks(rng: random.Random, deployed: Deployment) -> tuple[list[Task], list[Task]]:
-    """Recurring tasks, and one-off tasks including those of the harder tier; all are distinct."""
-    seen: set[str] = set()
-
-    def fresh(family: str, tier: int, count: int, make: Callable[[str, int, random.Random], Task]) -> list[Task]:
-        tasks: list[Task] = []
-        while len(tasks) < count:
-            task = make(family, tier, rng)
-            if task.fingerprint not in seen:
-                seen.add(task.fingerprint)
-                tasks.append(task)
-        return tasks
-
-    strata = [(family, tier) for family in deployed.families for tier in deployed.trained_tiers]
-    make, make_recurring = deployed.make_task, deployed.make_recurring or deployed.make_task
-    recurring = [task for family, tier in strata for task in fresh(family, tier, RECURRING_PER_STRATUM, make_recurring)]
-    one_off = [task for family, tier in strata for task in fresh(family, tier, ONE_OFF_PER_STRATUM, make)]
-    rng.shuffle(one_off)
-    harder = [task for family in deployed.families for task in fresh(family, deployed.harder_tier, HARDER_PER_FAMILY, make)]
-    return recurring, one_off + harder
-
-
 def log_record(task: Task, user: str, session: str, time: datetime, rng: random.Random) -> dict[str, Any]:
     """The log record of the deployed agent's episode of a task, as JSON types."""
     calls = faulty_calls(task, _choose_fault(task, rng))
@@ -225,53 +163,3 @@ def _files_after(task: Task, calls: list[Call]) -> dict[str, str]:
         environment.step(name, args)
     files: dict[str, str] = environment.snapshot()["files"]
     return files
-
-
-def with_call_ids(messages: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
-    """The same episode with call ids that are unique across episodes, like a provider's."""
-    renamed = []
-    for message in messages:
-        if "tool_calls" in message:
-            calls = [{**call, "id": call["id"].replace("_", f"_{prefix}", 1)} for call in message["tool_calls"]]
-            message = {**message, "tool_calls": calls}
-        elif "tool_call_id" in message:
-            message = {**message, "tool_call_id": message["tool_call_id"].replace("_", f"_{prefix}", 1)}
-        renamed.append(message)
-    return renamed
-
-
-def log_line(record: Any) -> bytes:
-    """A record as a line of the log, without line end."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _truncated(record: dict[str, Any]) -> bytes:
-    line = log_line(record)
-    return line[: len(line) * 2 // 3]
-
-
-def _arguments_not_json(record: dict[str, Any]) -> bytes:
-    first_call = record["messages"][2]["tool_calls"][0]
-    spoiled = {**first_call, "function": {**first_call["function"], "arguments": "{path: /inbox"}}
-    messages = [*record["messages"][:2], {**record["messages"][2], "tool_calls": [spoiled]}, *record["messages"][3:]]
-    return log_line({**record, "messages": messages})
-
-
-def _unknown_call_id(record: dict[str, Any]) -> bytes:
-    stray = {**record["messages"][3], "tool_call_id": "call_of_nobody"}
-    return log_line({**record, "messages": [*record["messages"][:3], stray, *record["messages"][4:]]})
-
-
-def _not_an_object(record: dict[str, Any]) -> bytes:
-    return log_line(record["messages"])
-
-
-def _no_messages(record: dict[str, Any]) -> bytes:
-    return log_line({key: value for key, value in record.items() if key != "messages"})
-
-
-def _invalid_utf8(record: dict[str, Any]) -> bytes:
-    return log_line(record).replace(b"/", b"\xff\xfe", 1)
-
-
-BREAKAGES = (_truncated, _arguments_not_json, _unknown_call_id, _not_an_object, _no_messages, _invalid_utf8)

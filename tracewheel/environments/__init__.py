@@ -44,23 +44,11 @@ PREFIX = "recorded:"
 ENVIRONMENTS = KindTable(
     "tracewheel.environments",
     {
-        "assistant": "tracewheel.environments.assistant.environment:AssistantEnvironment",
-        "bfcl": "tracewheel.environments.bridged.bfcl:BfclEnvironment",
-        "code": "tracewheel.environments.code.environment:CodeEnvironment",
-        "harbor": "tracewheel.environments.harbor.environment:HarborEnvironment",
-        "math": "tracewheel.environments.math.environment:MathEnvironment",
         "mcp": "tracewheel.environments.mcp.environment:McpEnvironment",
-        "nemo_gym": "tracewheel.environments.bridged.nemo_gym:NemoGymEnvironment",
-        "openenv": "tracewheel.environments.bridged.environment:OpenEnvEnvironment",
         "order_desk": "tracewheel.environments.order_desk.environment:OrderDeskEnvironment",
-        "patch": "tracewheel.environments.patch.environment:PatchEnvironment",
-        "reasoning_gym": "tracewheel.environments.bridged.reasoning_gym:ReasoningGymEnvironment",
         "recorded": "tracewheel.environments.recorded.environment:RecordedEnvironment",
         "refund_desk": "tracewheel.environments.refund_desk.environment:RefundDeskEnvironment",
-        "retrieval": "tracewheel.environments.retrieval.environment:RetrievalEnvironment",
         "several": "tracewheel.environments.several.environment:SeveralEnvironments",
-        "terminal": "tracewheel.environments.terminal.environment:TerminalEnvironment",
-        "verifiers": "tracewheel.environments.bridged.environment:VerifiersEnvironment",
         "workspace": "tracewheel.environments.workspace.environment:WorkspaceEnvironment",
     },
 )

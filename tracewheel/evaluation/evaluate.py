@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json, read_records, write_frame, write_json, write_records
+from tracewheel.core.files import write_frame, write_json, write_records
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
-from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.curation.curated_folder import HARDER, VALIDATION, load_tasks
 from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
@@ -102,33 +101,25 @@ def evaluate_split(
     *,
     samples: int | None = None,
     repeat: int = 0,
-    part: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The evaluation stage: `evaluate` on the tasks of a split, with the seed of that split.
 
     Args:
         curated: The curation stage's output.
         split: On `validation`, by which iterations are chosen, the training rubric scores; on the others `evaluation.rubric`.
-        samples: Sampled episodes per task; by default one on `validation`, else `evaluation.samples`.
+        samples: Sampled episodes per task; by default one on `validation`, none on `harder`, else `evaluation.samples`.
         repeat: Number of a repeated evaluation, which has another seed.
-        part: Number from 0 and number of parts: only the tasks of that part (`sequential.in_parts`).
-
-    Raises:
-        DataError: the split has fewer tasks than there are parts.
     """
-    chooses = split == VALIDATION
     if samples is None:
-        samples = VALIDATION_SAMPLES if chooses else config.evaluation.samples
+        samples = samples_on(split, config.evaluation)
     tasks = load_tasks(curated, split)
-    if part:
-        from tracewheel.evaluation.sequential import in_parts
-
-        chosen = set(in_parts((task.id for task in tasks), part[1])[part[0]])
-        tasks = [task for task in tasks if task.id in chosen]
-        if not tasks:
-            raise DataError(f"gate.looks: {part[1]} looks at fewer {split} tasks than that; set a smaller number")
     seed = evaluation_seed(config.seed, split, repeat)
-    return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=not chooses)
+    return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=split != VALIDATION)
+
+
+def samples_on(split: str, config: EvaluationConfig) -> int:
+    """Sampled episodes per task on a split. Of the harder tier tables and aims read greedy success alone."""
+    return {VALIDATION: VALIDATION_SAMPLES, HARDER: 0}.get(split, config.samples)
 
 
 def _rubrics(config: EvaluateSections, held_out: bool) -> tuple[RubricConfig, RubricConfig | None]:
@@ -165,39 +156,6 @@ def _play_none(folder: Path) -> None:
     folder.mkdir(parents=True)
     write_records(folder / TRAJECTORIES_FILE, [], Trajectory)
     write_scores(folder / SCORES_FILE, [])
-
-
-def join(
-    config: EvaluateSections, tasks: list[Task], parts: list[Path], out: Path, *, held_out: bool = False
-) -> dict[str, Any]:
-    """Join evaluations of different tasks by one policy into one; writes and returns what `evaluate` does.
-
-    Args:
-        tasks: All tasks that the parts played; others are left out.
-        parts: Folders of the evaluations.
-    """
-    scores: dict[str, list[Score]] = {}
-    spent: dict[str, Any] = {"episodes": 0.0, "generated_tokens": 0.0}
-    for mode in MODES:
-        (out / mode).mkdir(parents=True)
-        trajectories = [item for part in parts for item in read_records(part / mode / TRAJECTORIES_FILE, Trajectory)]
-        scores[mode] = [item for part in parts for item in read_scores(part / mode / SCORES_FILE)]
-        write_records(out / mode / TRAJECTORIES_FILE, trajectories, Trajectory)
-        write_scores(out / mode / SCORES_FILE, scores[mode])
-    decides, beside = _rubrics(config, held_out)
-    others: dict[str, list[Score]] = {}
-    for mode in MODES if beside else ():
-        name = TRAINING if held_out else HELD_BACK
-        paths = [path for part in parts if (path := part / mode / name / SCORES_FILE).is_file()]
-        others[mode] = [item for path in paths for item in read_scores(path)]
-        (out / mode / name).mkdir()
-        write_scores(out / mode / name / SCORES_FILE, others[mode])
-    for part in parts:
-        summary = read_json(part / EVALUATION_FILE)
-        spent = {key: spent[key] + summary[key] for key in spent}
-    spent |= _judges(scores, others, held_out=held_out) if beside else {}
-    played = {item.task_id for items in scores.values() for item in items}
-    return write_evaluation(config.evaluation, decides, [t for t in tasks if t.id in played], scores, out, spent)
 
 
 def write_evaluation(

@@ -92,7 +92,6 @@ def decide(
     *,
     baseline: str = "champion",
     look: Look | None = None,
-    level: float | None = None,
     false_accepts: float | None = None,
 ) -> Verdict:
     """Promote only on a significant paired improvement that no task family pays for.
@@ -108,7 +107,6 @@ def decide(
         champion: The same for the policy to beat.
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
-        level: The level to test at; by default that of the place. A sequential evaluation gives that of its look.
         false_accepts: The share of failures that the graders might accept; see `explained_by_false_accepts`.
 
     Raises:
@@ -117,7 +115,7 @@ def decide(
     check_results(challenger, "challenger")
     check_results(champion, baseline)
     look = look or Look()
-    level = level_of(config, look) if level is None else level
+    level = level_of(config, look)
     common = sorted(set(challenger["task_id"]) & set(champion["task_id"]))
     new, old = (table.set_index("task_id").loc[common] for table in (challenger, champion))
     ours, theirs = read_outcomes(new), read_outcomes(old)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracewheel.core.files import read_json, read_table
 from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
-from tracewheel.sampling.specialists import family_rate
 from tracewheel.sampling.validation import MODES, Key, validation_rate
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Evaluation(NamedTuple):
         return cls(read_json(folder / EVALUATION_FILE), folder)
 
 
-def comparable_rates(evaluations: Mapping[Key, Evaluation], families: Collection[str] | None = None) -> dict[Key, float | None]:
+def comparable_rates(evaluations: Mapping[Key, Evaluation]) -> dict[Key, float | None]:
     """The mean of greedy and sampled success of each evaluation, on tasks that are scored in all of them.
 
     Where an evaluation lost its hard episodes, its own rate is of easier tasks than the others'. So all are compared
@@ -42,14 +41,13 @@ def comparable_rates(evaluations: Mapping[Key, Evaluation], families: Collection
 
     Args:
         evaluations: Evaluations of the same tasks.
-        families: Only tasks of these families count; None for all.
 
     Returns:
         The rates; None for an evaluation that is not ranked: fewer than half of its tasks have a score in a mode.
     """
     if all(_is_complete(evaluation) for evaluation in evaluations.values()):
-        return {key: _rate(evaluation.summary, families) for key, evaluation in evaluations.items()}
-    tables = {key: _success(read_table(item.folder / RESULTS_FILE), families) for key, item in evaluations.items()}
+        return {key: validation_rate(evaluation.summary) for key, evaluation in evaluations.items()}
+    tables = {key: _success(read_table(item.folder / RESULTS_FILE)) for key, item in evaluations.items()}
     ranked = {key: table for key, table in tables.items() if len(table) and (table.notna().mean() >= LEAST_SCORED_SHARE).all()}
     rates: dict[Key, float | None] = dict.fromkeys(evaluations)
     for key, table in ranked.items():
@@ -66,15 +64,10 @@ def _is_complete(evaluation: Evaluation) -> bool:
     return all(evaluation.summary[mode]["n"] == evaluation.summary["tasks"] for mode in MODES)
 
 
-def _rate(summary: Mapping[str, Any], families: Collection[str] | None) -> float | None:
-    return validation_rate(summary) if families is None else family_rate(summary, families)
-
-
-def _success(results: pd.DataFrame, families: Collection[str] | None) -> pd.DataFrame:
+def _success(results: pd.DataFrame) -> pd.DataFrame:
     """Success of each task, by mode; NaN where no episode of it is scored."""
-    rows = results if families is None else results[results["family"].isin(families)]
-    sampled = rows["sampled_successes"] / rows["sampled_attempts"].where(rows["sampled_attempts"] > 0)
-    return rows.assign(sampled=sampled).set_index("task_id")[list(MODES)]
+    sampled = results["sampled_successes"] / results["sampled_attempts"].where(results["sampled_attempts"] > 0)
+    return results.assign(sampled=sampled).set_index("task_id")[list(MODES)]
 
 
 def _mean_on(success: pd.Series, all_of_them: list[pd.Series]) -> float | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import LoraShape
+from tracewheel.config import LoraConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
 from tracewheel.core.fingerprint import digest_file, digest_of, files_hash
 from tracewheel.policy.adapter_check import WEIGHTS as WEIGHTS
@@ -90,7 +90,7 @@ def base_hash(base: str) -> str:
     return files_hash([folder / "config.json", *weights])
 
 
-def peft_config(lora: LoraShape) -> Any:
+def peft_config(lora: LoraConfig) -> Any:
     """PEFT's form of the LoRA settings."""
     from peft import LoraConfig as PeftLoraConfig
 

@@ -1,9 +1,1 @@
-"""The report of a run: one self-contained HTML page."""
-
-from __future__ import annotations
-
-from tracewheel.report.load import RunResults, load_report_data
-from tracewheel.report.page import write_report
-from tracewheel.report.report_data import ReportData
-
-__all__ = ["ReportData", "RunResults", "load_report_data", "write_report"]
+"""A run in figures and words: its results, DVC's figures, the glossary of metrics, notes and model cards."""

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tracewheel.core.files import read_json, write_json
 from tracewheel.evaluation.gate import GATE_FILE
-from tracewheel.report.load import RunResults, load_report_data
-from tracewheel.report.report_data import Estimate, ReportData
+from tracewheel.report.results import AFTER, DEPLOYED, Estimate, Results, results_of
 
 METRICS_FILE = "metrics.json"
 LEARNING_FILE, TRAINING_FILE = "learning.csv", "training.csv"
 TIERS_FILE, FAMILIES_FILE = "tiers.csv", "families.csv"
-DEPLOYED, RL = "deployed", "rl"
 # Of the last iteration that has them.
 TRAINING = ("reward", "kl", "entropy", "learning_rate")
 CURVE = ("reward", "success", "kl", "entropy")
 
 
-def write_figures(run: RunResults, loop: Path, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RunFolders:
+    """Where the results of a run lie, whoever made it.
+
+    Attributes:
+        curated, evaluations: As `results_of` takes them.
+        gate: The record of the verdict.
+        updates: Iteration to the metrics of its update.
+        validation: Iteration (0 is the start) to `greedy` and `sampled` success on the validation split.
+        best_iteration: The chosen iteration.
+        seed: Of the intervals.
+    """
+
+    curated: Path
+    evaluations: Mapping[str, Sequence[Path]]
+    gate: Mapping[str, Any]
+    updates: Mapping[int, Mapping[str, float]]
+    validation: Mapping[int, Mapping[str, float | None]]
+    best_iteration: int | None
+    seed: int = 0
+
+
+def write_figures(run: RunFolders, loop: Path, out: Path) -> dict[str, Any]:
     """Write metrics and plots of a run.
 
     Args:
@@ -36,12 +57,12 @@ def write_figures(run: RunResults, loop: Path, out: Path) -> dict[str, Any]:
     """
     import pandas as pd
 
-    data = load_report_data(run)
+    data = results_of(run.curated, run.evaluations, seed=run.seed)
     evaluations = [folder for folders in run.evaluations.values() for folder in folders]
     metrics = {
         "cost": cost_of(loop, evaluations),
         "eval": eval_metrics(data),
-        "gate": gate_metrics(data.gate),
+        "gate": gate_metrics(run.gate),
         "train": train_metrics(run),
     }
     write_json(out / METRICS_FILE, metrics)
@@ -58,13 +79,13 @@ def write_figures(run: RunResults, loop: Path, out: Path) -> dict[str, Any]:
     return metrics
 
 
-def eval_metrics(data: ReportData) -> dict[str, dict[str, float]]:
+def eval_metrics(data: Results) -> dict[str, dict[str, float]]:
     """Success by policy: greedy on held-out and harder tasks; of the policy after RL, sampled success too."""
     found: dict[str, dict[str, float]] = {}
     for row in data.policies:
         if row.key == DEPLOYED:
             continue  # the same in every run on these logs; the plots show it
-        estimates = {"held_out": row.greedy, "harder": row.harder} | ({"sampled": row.sampled} if row.key == RL else {})
+        estimates = {"held_out": row.greedy, "harder": row.harder} | ({"sampled": row.sampled} if row.key == AFTER else {})
         found[row.key] = {name: estimate.value for name, estimate in estimates.items() if estimate}
     return found
 
@@ -82,7 +103,7 @@ def gate_metrics(gate: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def train_metrics(run: RunResults) -> dict[str, Any]:
+def train_metrics(run: RunFolders) -> dict[str, Any]:
     """Iterations, the chosen one and its success on the validation split; how the training ended."""
     figures: dict[str, Any] = {"iterations": len(run.updates), "best_iteration": run.best_iteration}
     if run.best_iteration is not None:
@@ -116,7 +137,7 @@ def _last(updates: Mapping[int, Mapping[str, Any]], name: str) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _bars(data: ReportData, headings: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+def _bars(data: Results, headings: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """A row for each policy in each group; `headings` maps a heading of the report to what follows its groups' names."""
     for heading, after in headings.items():
         for group in data.groups.get(heading, ()):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.core.pages import percent, thousands
-
 BARS = "▁▂▃▄▅▆▇█"
 FIGURES = {"success": "held-out, greedy", "sampled": "held-out, sampled", "harder": "harder tier, greedy"}
 
@@ -52,7 +50,7 @@ def _cell(summary: Mapping[str, Any], name: str, policy: str) -> str:
     ends = ((summary.get("intervals") or {}).get(name) or {}).get(policy)
     if value is None:
         return ""
-    return percent(value) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
+    return f"{value:.1%}" + (f" ({ends[0]:.1%} to {ends[1]:.1%})" if ends else "")
 
 
 def _curve(validation: Mapping[Any, Mapping[str, float | None]]) -> str:
@@ -63,10 +61,7 @@ def _curve(validation: Mapping[Any, Mapping[str, float | None]]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    return (
-        f"Validation, sampled, iterations {rows[0][0]} to {rows[-1][0]}: `{spark(values)}` "
-        f"{percent(known[0])} to {percent(known[-1])}"
-    )
+    return f"Validation, sampled, iterations {rows[0][0]} to {rows[-1][0]}: `{spark(values)}` {known[0]:.1%} to {known[-1]:.1%}"
 
 
 def _changed(changes: Sequence[Mapping[str, Any]]) -> str:
@@ -74,7 +69,7 @@ def _changed(changes: Sequence[Mapping[str, Any]]) -> str:
     if not changes:
         return ""
     named = ", ".join(f"`{row['task_id']}` ({row['family']})" for row in lost[:5])
-    more = f" and {thousands(len(lost) - 5)} more" if len(lost) > 5 else ""
+    more = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
     return f"Held-out tasks: {len(changes) - len(lost)} gained, {len(lost)} lost{f' ({named}{more})' if lost else ''}"
 
 

@@ -10,6 +10,7 @@ import math
 import time
 
 from tracewheel.config import WorkerSections
+from tracewheel.core.fingerprint import code_version
 from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode import EpisodeSpec
@@ -17,9 +18,16 @@ from tracewheel.rollout.episode_pool import Pool
 from tracewheel.rollout.exploration import group_temperatures
 from tracewheel.rollout.orders import Order, RolloutSource
 from tracewheel.rollout.rollout import episode_pool, episode_seed
+from tracewheel.scoring.world_code import world_code
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
+
+
+def worker_code(config: WorkerSections) -> str:
+    """Hash of the code that workers run: a worker on another machine has to have the driver's."""
+    world = world_code(config.environment.spec, config.environment.verifiers)
+    return code_version(__name__, *world.modules, plugins=world.plugins)
 
 
 def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:

@@ -1,1 +1,1 @@
-"""Which tasks an iteration rolls out: sampler, curriculum, dynamic sampling, specialists, seeds."""
+"""Which tasks an iteration rolls out: sampler, curriculum, dynamic sampling, seeds."""

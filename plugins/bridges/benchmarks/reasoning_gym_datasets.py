@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_json
-from tracewheel.environments.bridged.reasoning_gym import CHECKED, ReasoningGymEnvironment
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.failure import BridgeFailure
 from tracewheel.scoring.verifiers import make_verifier
+from tracewheel_bridges.reasoning_gym import CHECKED, ReasoningGymEnvironment
 
 ANY = "chain_sum"
 

@@ -7,7 +7,7 @@ import pytest
 from flows.cli import main
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trace, Trajectory
-from tracewheel.dashboard.demo_run import unpack_demo
+from tracewheel.dashboard.library import unpack_demo
 
 
 @pytest.fixture(scope="module")

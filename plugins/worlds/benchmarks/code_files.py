@@ -9,8 +9,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tracewheel.environments.code.loading import tasks_from_file
 from tracewheel.scoring.verifiers import make_verifier
+from tracewheel_worlds.code.loading import tasks_from_file
 
 AT_ONCE = 4
 

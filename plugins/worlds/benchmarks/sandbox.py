@@ -21,7 +21,7 @@ from pathlib import Path
 
 from measuring import emit, machine, table
 
-from tracewheel.sandbox import make_sandbox
+from tracewheel_worlds.sandbox import make_sandbox
 
 # The clock that counts from the machine's start is the same in a box.
 PROGRAM = ["python3", "-c", "import time; print(time.clock_gettime(time.CLOCK_MONOTONIC))"]

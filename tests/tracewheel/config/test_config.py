@@ -90,7 +90,7 @@ TINY = {
     "warm_start": {"epochs": 4, "batch_size": 32, "learning_rate": 1e-3, "gradient_checkpointing": False},
     "rollout": {"max_tokens": 400, "max_turn_tokens": 48},
     "learner": {"learning_rate": 1e-3, "constant_length": 128, "gradient_checkpointing": False, "minibatches": 4},
-    "training": {"tasks_per_iteration": 32, "validate_every": 2},
+    "training": {"tasks_per_iteration": 32},
     "evaluation": {"samples": 4, "pass_at": (1, 4)},
     "comparison": {"warm_starts": "both", "policies": "all", "aa": True},
 }

@@ -14,7 +14,8 @@ from tracewheel.core.errors import LeakError
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.leaks import check_curated
-from tracewheel.demo.workspace_logs import log_line, log_record
+from tracewheel.demo.deployed_logs import log_line
+from tracewheel.demo.workspace_logs import log_record
 from tracewheel.environments.workspace.tasks import PROMPTS, workspace_task
 from tracewheel.traces.ingest import ingest
 

@@ -16,7 +16,8 @@ from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.outcomes import replayed_outcomes
 from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.split_record import SplitRecord
-from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_line, log_record
+from tracewheel.demo.deployed_logs import log_line
+from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.traces.ingest import ingest_new
 

@@ -12,11 +12,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.demo_run import unpack_demo
 from tracewheel.dashboard.index import schema
 from tracewheel.dashboard.index.build import Indexer
 from tracewheel.dashboard.index.process import is_current
-from tracewheel.dashboard.library import Library
+from tracewheel.dashboard.library import Library, unpack_demo
 
 LOCAL = "http://127.0.0.1"
 

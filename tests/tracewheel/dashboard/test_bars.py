@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from tracewheel.dashboard.bars import axis_of, difference_bar, rate_bar
-from tracewheel.report.report_data import Estimate
+from tracewheel.dashboard.charts import axis_of, difference_bar, rate_bar
+from tracewheel.report.results import Estimate
 
 
 def test_a_rate_is_drawn_from_zero_with_its_interval():

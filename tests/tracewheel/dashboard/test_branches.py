@@ -3,10 +3,9 @@
 import pytest
 
 from tracewheel.dashboard.branches import branches_of, rows_of
-from tracewheel.dashboard.run_tokenizer import TokenTexts
-from tracewheel.dashboard.token_view import Tokens
+from tracewheel.dashboard.pictures import tree_picture
+from tracewheel.dashboard.token_view import Tokens, TokenTexts
 from tracewheel.dashboard.transcript import transcript_of
-from tracewheel.dashboard.tree_picture import tree_picture
 
 SYSTEM, USER = {"role": "system", "content": "S"}, {"role": "user", "content": "u"}
 

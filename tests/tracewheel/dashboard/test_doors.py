@@ -9,8 +9,7 @@ from starlette.testclient import TestClient
 
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.forms import MOST_BYTES
-from tracewheel.dashboard.guard import POLICY, Access
+from tracewheel.dashboard.guard import MOST_BYTES, POLICY, Access
 from tracewheel.dashboard.library import Library
 from tracewheel.operations.labels import labels_of
 
@@ -172,7 +171,7 @@ def test_no_part_of_an_address_leads_to_a_file(client, run_ids, paths):
 def test_the_token_is_asked_for_on_every_page_and_form(library):
     access = Access(token="correct-horse-battery")
     with TestClient(create_app(library, access), base_url="http://127.0.0.1", follow_redirects=False) as visitor:
-        for address in ("/", "/lineage", "/runs/demo/x/review", "/static/dashboard.css"):
+        for address in ("/", "/lineage", "/runs/demo/x/review", "/static/style.css"):
             assert visitor.get(address).status_code == 401
             assert visitor.get(f"{address}?token=correct-horse-batterz").status_code == 401
         answer = visitor.post("/runs/demo/x/label?token=correct-horse-battery", data=form({}))

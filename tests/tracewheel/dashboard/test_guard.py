@@ -19,7 +19,7 @@ def guarded(library):
 
 
 def test_each_answer_has_the_policy(client, run_ids):
-    for address in ("/", f"/runs/demo/{run_ids[0]}", "/runs/demo/nothing", "/static/dashboard.css", "/nowhere"):
+    for address in ("/", f"/runs/demo/{run_ids[0]}", "/runs/demo/nothing", "/static/style.css", "/nowhere"):
         answer = client.get(address)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -40,7 +40,7 @@ def test_names_of_this_machine_are_ours(client, host):
 def test_the_token_becomes_a_cookie_that_no_script_reads(guarded):
     visitor = guarded()
     assert visitor.get("/").status_code == 401
-    assert visitor.get("/static/dashboard.css").status_code == 401
+    assert visitor.get("/static/style.css").status_code == 401
     assert visitor.get("/?token=wrong").status_code == 401
     assert visitor.get("/?token=").status_code == 401
     answer = visitor.get(f"/?q=a b&token={TOKEN}&state=promoted")

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.export import export_runs
+from tracewheel.dashboard.files import export_runs
 from tracewheel.dashboard.guard import POLICY
 from tracewheel.dashboard.library import Library
 
@@ -77,11 +77,11 @@ def pages(poisoned):
     app = create_app(Library([poisoned]))
     found, seen = {}, {}
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False, raise_server_exceptions=False) as visitor:
-        for place in app.state.library.places.values():
-            while not app.state.indexes.fresh(place).is_whole:
+        for place in app.state.desk.library.places.values():
+            while not app.state.desk.indexes.fresh(place).is_whole:
                 pass
         starts = ["/", "/search?q=alert", "/lineage", "/help", "/compare"]
-        for place, run_id in app.state.library.runs():
+        for place, run_id in app.state.desk.library.runs():
             starts += [f"/runs/{place.name}/{run_id}{path}" for path in OF_A_RUN]
         waiting = [*starts, *(f"/lineage?user={name}" for name in ("x%3Cscript%3E", "%22%3E%3Cimg%20src%3Dx%3E"))]
         while waiting:

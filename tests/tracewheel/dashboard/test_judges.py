@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 from tracewheel.comparison.finished_run import RL
 from tracewheel.core.types import Score
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.judges import judge_curves, judged_apart, rubric_rows
+from tracewheel.dashboard.curves import judge_curves, rubric_rows
 from tracewheel.dashboard.library import Library
-from tracewheel.dashboard.review import COLUMNS
+from tracewheel.dashboard.review import judged_apart
 from tracewheel.scoring.score import read_scores, write_scores
 
 
@@ -31,10 +31,10 @@ def test_the_widest_apart_come_first(tmp_path):
     write_scores(tmp_path / "a.parquet", rows)
     write_scores(tmp_path / "plain.parquet", [scored("other", explanation="", success=1.0)])
     judged, plain = (SimpleNamespace(scores=tmp_path / name) for name in ("a.parquet", "plain.parquet"))
-    found = judged_apart([judged, plain], COLUMNS, 9)
+    found = judged_apart([judged, plain], 9)
     assert [row["trajectory_id"] for row in found] == ["against", "apart", "second", "ranked"]
     assert found[0]["detail"] == "judge: so and so"
-    assert judged_apart([plain], COLUMNS, 9) == [] == judged_apart([], COLUMNS, 9)
+    assert judged_apart([plain], 9) == [] == judged_apart([], 9)
 
 
 def test_both_rubrics_of_policies_and_validations_and_damaged_scores(tmp_path):

@@ -1,7 +1,7 @@
 """The parts of a rubric over a run."""
 
+from tracewheel.dashboard.curves import part_curves
 from tracewheel.dashboard.measured import Iteration
-from tracewheel.dashboard.rollout_curves import part_curves
 
 
 def loop(*breakdowns):

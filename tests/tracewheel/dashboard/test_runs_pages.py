@@ -56,7 +56,7 @@ def with_sandbox_findings(record, client_of):
     found = [["escape", "memory"], ["memory"], [], ["escape"]]
     table["final_state"] = [json.dumps({"files": {}, "findings": names}) for names in found] + list(table["final_state"][4:])
     table.to_parquet(file)
-    records = RunRecords(client_of.app.state.view.library.run("work", record.name).config)
+    records = RunRecords(client_of.app.state.desk.library.run("work", record.name).config)
     records.__dict__["episodes"] = episode_rows(table, pandas.DataFrame(columns=["trajectory_id"]), None, 1)
     (record / "doctor.json").write_text(json.dumps({"findings": [sandbox_findings(records).to_record()]}))
     return table["id"].tolist()

@@ -1,9 +1,7 @@
 """Tokens, steps and pairs of hand-made trajectories."""
 
-from tracewheel.dashboard.pairs import aligned, how_it_differs
-from tracewheel.dashboard.run_tokenizer import TokenTexts
-from tracewheel.dashboard.token_view import Tokens
-from tracewheel.dashboard.transcript import parts_of, state_changes, transcript_of
+from tracewheel.dashboard.token_view import Tokens, TokenTexts
+from tracewheel.dashboard.transcript import aligned, how_it_differs, parts_of, state_changes, transcript_of
 
 TOOLS = [{"type": "function", "function": {"name": "move", "parameters": {"type": "object", "required": ["to"]}}}]
 

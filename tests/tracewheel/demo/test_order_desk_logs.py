@@ -8,8 +8,8 @@ from tracewheel.config import CurateSections, load_config
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
+from tracewheel.demo.deployed_logs import BREAKAGES
 from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines, put_right
-from tracewheel.demo.workspace_logs import BREAKAGES
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import direct
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment

@@ -11,8 +11,9 @@ from tracewheel.core.given_kinds import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace
-from tracewheel.demo.log_record import Session, played_record
-from tracewheel.environments import make_environment, member_for, open_environment
+from tracewheel.demo.deployed_logs import played_record
+from tracewheel.environments import make_environment, open_environment
+from tracewheel.environments.several import member_for
 
 KINDS = ("workspace", "assistant", "refund_desk")
 SPEC = kind_text("several", {"members": [{"kind": kind} for kind in KINDS]})
@@ -20,7 +21,8 @@ SPEC = kind_text("several", {"members": [{"kind": kind} for kind in KINDS]})
 
 def trace_of(task):
     calls = make_environment(task.environment).solution(task)
-    record = played_record(task, calls, "m", Session("u", "s", datetime(2026, 11, 1, tzinfo=UTC)), random.Random(0))
+    about = {"episode": "0" * 12, "model": "m", "user": "u", "session": "s", "time": datetime(2026, 11, 1, tzinfo=UTC)}
+    record = played_record(task, calls, random.Random(0), **about)
     held = {name: record[name] for name in ("id", "messages", "tools", "environment", "session", "user", "created", "model")}
     return Trace(**held, outcome=None, source_file="logs.jsonl", source_line=1)
 

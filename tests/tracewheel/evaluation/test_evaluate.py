@@ -13,7 +13,7 @@ from tracewheel.core.files import read_records
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.evaluation.evaluate import evaluate, join, summarise
+from tracewheel.evaluation.evaluate import evaluate, samples_on, summarise
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.scoring.score import read_scores
 
@@ -118,22 +118,9 @@ def test_equal_inputs_give_equal_bytes(evaluated, small, base, some_tasks, tmp_p
     assert set(calls) == {len(some_tasks), len(some_tasks) * SAMPLES}
 
 
-def test_joined_parts_are_the_evaluation_of_all_their_tasks(evaluated, small, base, some_tasks, tmp_path):
-    """Played in two parts with the same seed: the same episodes, scores and figures, whatever part a task is in."""
-    halves = [some_tasks[::2], some_tasks[1::2]]
-    for number, tasks in enumerate(halves):
-        evaluate(small, PolicyRef(base), tasks, tmp_path / str(number), samples=SAMPLES, seed=3)
-    summary = join(small, some_tasks, [tmp_path / "0", tmp_path / "1"], tmp_path / "joined")
-    out, whole = evaluated
-    assert summary == whole
-    pd.testing.assert_frame_equal(
-        pd.read_parquet(tmp_path / "joined" / "results.parquet"), pd.read_parquet(out / "results.parquet")
-    )
-    ids = [
-        {item.id for item in read_records(folder / "greedy" / "trajectories.parquet", Trajectory)}
-        for folder in (out, tmp_path / "joined")
-    ]
-    assert ids[0] == ids[1]
+def test_the_harder_tier_is_played_greedily_alone(small):
+    samples = small.evaluation.samples
+    assert [samples_on(split, small.evaluation) for split in ("validation", "held_out", "harder")] == [1, samples, 0]
 
 
 RESULTS = pd.DataFrame(
@@ -199,8 +186,6 @@ def test_a_rubric_that_is_held_back_decides_on_held_out_tasks_alone(small, base,
         training, gate = (summary["judges"][name]["greedy"]["success"] for name in ("training", "held_back"))
         assert training + gate == 1.0 and rates[held_out] == (gate if held_out else training)
         assert (out / "greedy" / ("training" if held_out else "held_back") / "scores.parquet").is_file()
-        joined = join(config, some_tasks, [out], tmp_path / f"joined-{held_out}", held_out=held_out)
-        assert joined["judges"] == summary["judges"]
     assert rates[False] + rates[True] == 1.0
 
 

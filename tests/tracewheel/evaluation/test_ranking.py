@@ -45,7 +45,6 @@ def evaluation(tmp_path):
 def test_rates_are_those_of_the_summaries_where_nothing_is_missing(evaluation):
     both = {"a": evaluation("a", 0, 1), "b": evaluation("b", 1, 1)}
     assert comparable_rates(both) == {name: validation_rate(item.summary) for name, item in both.items()}
-    assert comparable_rates(both, ["hard"]) == {"a": 0.0, "b": 1.0}
 
 
 def test_a_candidate_that_lost_its_hard_episodes_is_not_ahead(evaluation):
@@ -72,4 +71,3 @@ def test_modes_are_compared_each_on_their_own_tasks(evaluation):
 def test_evaluations_without_a_common_task_are_unranked(evaluation):
     halves = {"a": evaluation("a", 1, 1, missing=range(10)), "b": evaluation("b", 1, 1, missing=range(10, TASKS))}
     assert comparable_rates(halves) == {"a": None, "b": None}
-    assert comparable_rates({"a": halves["a"]}, ["hard"]) == {"a": None}

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from peft import PeftModel
 
-from tracewheel.config import MergeSections, PolicyConfig
-from tracewheel.config.adaptation import MergeConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk.agent import solution
@@ -14,8 +13,8 @@ from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvir
 from tracewheel.environments.order_desk.tasks import order_desk_task
 from tracewheel.learner.models import load_models
 from tracewheel.policy.chat_template import TEMPLATE_NAME, read_template
-from tracewheel.policy.loading import load_renderer
-from tracewheel.policy.merge import Part, merge
+from tracewheel.policy.loading import load_base, load_renderer
+from tracewheel.policy.saving import save_adapter
 
 SHORT_TOOLS = str(Path(__file__).parents[3] / "configs/templates/smollm2.jinja")
 ORDERS = [{"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "shipped"}]
@@ -92,11 +91,11 @@ def test_unusable_templates_are_named_with_their_line(base, tmp_path):
         load_renderer(base, "hermes", str(file))
 
 
-def test_updates_and_merges_carry_the_template(config, base, adapter, tmp_path):
+def test_updates_and_saved_adapters_carry_the_template(config, base, adapter, tmp_path):
     policy = config.policy.model_copy(update={"chat_template": SHORT_TOOLS})
     sections = config.model_copy(update={"policy": policy})
     load_models(sections, adapter, adapter).save(tmp_path / "updated", base, 4)
-    merged = MergeSections(seed=0, policy=PolicyConfig(base=base, chat_template=SHORT_TOOLS))
-    merge(merged, [Part("one", adapter), Part("two", adapter)], MergeConfig(method="linear"), tmp_path / "merged")
-    for name in ("updated", "merged"):
+    model = PeftModel.from_pretrained(load_base(policy, base), adapter, adapter_name="own")
+    save_adapter(policy, model, "own", tmp_path / "saved", version=0)
+    for name in ("updated", "saved"):
         assert (tmp_path / name / "adapter" / TEMPLATE_NAME).read_text() == read_template(SHORT_TOOLS)

@@ -25,7 +25,7 @@ from tracewheel.chat.formats.base import (
     skip_space,
     split_thinking,
 )
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 
 BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
@@ -87,7 +87,7 @@ def _read_call(text: str, at: int) -> tuple[ParsedCall, int]:
     fenced = _FENCED_NAME.match(text, body)
     name = (fenced.group(1) if fenced else text[at:separator]).strip()
     try:
-        arguments, end = read_json(text, skip_space(text, fenced.end() if fenced else body))
+        arguments, end = read_json_at(text, skip_space(text, fenced.end() if fenced else body))
     except ValueError:
         return malformed("not JSON"), _after_call(text, body)
     end = skip_space(text, end)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, check_readable, malformed, skip_space
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 
 START, CHANNEL, CONSTRAIN, MESSAGE = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"
 END, CALL, RETURN = "<|end|>", "<|call|>", "<|return|>"
@@ -75,7 +75,7 @@ def _header(text: str, at: int) -> tuple[str, int]:
 def _read_call(text: str, body: int, recipient: str) -> tuple[ParsedCall, int]:
     name = recipient.removeprefix(FUNCTIONS)
     try:
-        arguments, end = read_json(text, skip_space(text, body))
+        arguments, end = read_json_at(text, skip_space(text, body))
     except ValueError:
         return malformed("not JSON"), _next_message(text, body)
     end = skip_space(text, end)

@@ -25,7 +25,7 @@ from tracewheel.chat.formats.base import (
     skip_space,
     split_thinking,
 )
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -56,7 +56,7 @@ class HermesFormat(ToolFormat):
 def _read_block(text: str, at: int) -> tuple[ParsedCall, int]:
     """The call of a block whose body begins at `at`, and the position after the block."""
     try:
-        value, end = read_json(text, skip_space(text, at))
+        value, end = read_json_at(text, skip_space(text, at))
         end = skip_space(text, end)
         if text.startswith(CLOSE, end):
             return named_call(value), end + len(CLOSE)

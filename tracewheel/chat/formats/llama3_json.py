@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, joined, malformed, named_call, skip_space
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 
 TAG = "<|python_tag|>"
 _KEYS = ("parameters", "arguments")
@@ -58,7 +58,7 @@ class Llama3JsonFormat(ToolFormat):
 def _other_object(text: str, at: int) -> bool:
     """Whether the turn is a JSON object without any key of a call: an answer that happens to be JSON."""
     try:
-        value, _ = read_json(text, at)
+        value, _ = read_json_at(text, at)
     except ValueError:
         return False
     return isinstance(value, dict) and not value.keys() & {"name", *_KEYS}
@@ -76,7 +76,7 @@ def _next_call(text: str, at: int, pieces: list[str]) -> int | None:
 def _read_call(text: str, at: int) -> tuple[ParsedCall, int]:
     """The call at `at` and the position after it. What cannot be read takes the rest of the turn with it."""
     try:
-        value, end = read_json(text, skip_space(text, at))
+        value, end = read_json_at(text, skip_space(text, at))
     except ValueError:
         return malformed("not JSON"), len(text)
     return named_call(value, _KEYS, needs_arguments=True), end

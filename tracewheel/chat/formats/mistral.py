@@ -21,7 +21,7 @@ from tracewheel.chat.formats.base import (
     skip_space,
     split_thinking,
 )
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 
 CALLS, ARGS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 # A name, then the id of the call in some versions, then the mark of the arguments in some.
@@ -56,7 +56,7 @@ def _read_calls(text: str, at: int) -> tuple[list[ParsedCall], int]:
     if head is None and not text.startswith(("[", "{"), at):
         return [malformed("no name with arguments")], _rest(text, at)
     try:
-        value, end = read_json(text, head.end() if head else at)
+        value, end = read_json_at(text, head.end() if head else at)
     except ValueError:
         return [malformed("not JSON")], _rest(text, at)
     if head:

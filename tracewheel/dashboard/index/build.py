@@ -19,8 +19,7 @@ from tracewheel.core.run_record import ENTRIES_FILE, LINEAGE_FILE, LOOP_FILE, SU
 from tracewheel.core.store import FACTS, read_metadata
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.dashboard.index import schema
-from tracewheel.dashboard.index.episode_facts import facts_of, marks_of, tools_of, words_of
-from tracewheel.dashboard.index.episode_history import history_of
+from tracewheel.dashboard.index.facts import facts_of, history_of, marks_of, tools_of, words_of
 from tracewheel.dashboard.library import RUN_ID, Place
 from tracewheel.dashboard.sources import SCORES, TRAJECTORIES, Source, sources_of
 from tracewheel.dashboard.text import value_of

@@ -1,4 +1,4 @@
-"""The index beside the dashboard: where it is, a process of its own that builds it, and how far that is."""
+"""The index beside the dashboard: its file, the process of its own that builds it, and how far that is."""
 
 from __future__ import annotations
 

@@ -6,35 +6,27 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tracewheel.comparison.compare import compare_runs
 from tracewheel.comparison.compare_page import as_text
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError, TracewheelError
-from tracewheel.dashboard import bars
+from tracewheel.dashboard.charts import axis_of
 from tracewheel.dashboard.library import NotThere
-from tracewheel.dashboard.run_rows import RunRow, RunRows
-from tracewheel.dashboard.view import Crumb, View
+from tracewheel.dashboard.run_rows import RunRow
+from tracewheel.dashboard.view import Ask, Crumb, page
 from tracewheel.evaluation.changes import GREEDY
 
-router = APIRouter()
 MOST_RUNS, MOST_CHANGES, MOST_KEPT = 6, 200, 16
 _kept: dict[tuple[tuple[Path, int], ...], dict[str, Any]] = {}
 _lock = threading.Lock()
 
 
-@router.get("/compare")
-def compare(request: Request) -> Response:
+@page("/compare", "compare.html")
+def compare(ask: Ask) -> dict[str, Any]:
     """The comparison of the runs that the address names (`run=PLACE/RUN`, the first is the base), or how to choose some."""
-    view: View = request.app.state.view
-    rows: RunRows = request.app.state.rows
-    names = list(dict.fromkeys(name for name in request.query_params.getlist("run") if name))
-    chosen = [_chosen(view, rows, name) for name in names[:MOST_RUNS]]
-    found: dict[str, Any] = {}
-    trouble = ""
+    names = list(dict.fromkeys(name for name in ask.request.query_params.getlist("run") if name))
+    chosen = [_chosen(ask, name) for name in names[:MOST_RUNS]]
+    found, trouble = {}, ""
     if len(chosen) > 1:
         try:
             found = _compared([run for run, _ in chosen])
@@ -42,29 +34,26 @@ def compare(request: Request) -> Response:
             trouble = str(flaw)
         except (KeyError, OSError) as flaw:  # a run that has only begun, or that an earlier version made
             trouble = f"one of the runs has no record that can be compared yet ({type(flaw).__name__}: {flaw})"
-    return view.page(
-        request,
-        "compare.html",
-        crumbs=[Crumb("Runs", "/"), Crumb("Compare")],
-        chosen=[row for _, row in chosen],
-        names=names,
-        too_many=len(names) > MOST_RUNS,
-        found=found,
-        trouble=trouble,
-        every=[row for row in rows.all() if f"{row.place}/{row.run_id}" not in names][:200],
-        bars=bars,
-        as_text=as_text,
-        axes=[_axis(one) for one in found.get("comparisons", ())],
-        most=MOST_CHANGES,
-        part_name=GREEDY,
-    )
+    return {
+        "crumbs": [Crumb("Compare")],
+        "chosen": [row for _, row in chosen],
+        "names": names,
+        "too_many": len(names) > MOST_RUNS,
+        "found": found,
+        "trouble": trouble,
+        "every": [row for row in ask.desk.rows.all() if f"{row.place}/{row.run_id}" not in names][:200],
+        "as_text": as_text,
+        "axes": [_axis(one) for one in found.get("comparisons", ())],
+        "most": MOST_CHANGES,
+        "part_name": GREEDY,
+    }
 
 
-def _chosen(view: View, rows: RunRows, name: str) -> tuple[FinishedRun, RunRow]:
+def _chosen(ask: Ask, name: str) -> tuple[FinishedRun, RunRow]:
     place, _, run_id = name.partition("/")
     if not run_id:
         raise NotThere(f"{name!r} names no run; give run=FOLDER/RUN, as the list of runs does")
-    return view.library.run(place, run_id), rows.of(place, run_id)
+    return ask.desk.library.run(place, run_id), ask.desk.rows.of(place, run_id)
 
 
 def _compared(runs: list[FinishedRun]) -> dict[str, Any]:
@@ -90,4 +79,4 @@ def _changed(record: Path) -> int:
 
 def _axis(comparison: dict[str, Any]) -> tuple[float, float]:
     rows = [row for part in comparison["splits"].values() if part["paired"] for row in part["paired"]["rows"]]
-    return bars.axis_of(end for row in rows for end in (row["difference"], *(row["interval"] or ())))
+    return axis_of(end for row in rows for end in (row["difference"], *(row["interval"] or ())))

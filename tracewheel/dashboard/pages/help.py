@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
-from tracewheel.dashboard import words
-from tracewheel.dashboard.view import Crumb, View
+from tracewheel.dashboard.view import Ask, Crumb, page
 from tracewheel.report.glossary import glossary_rows
 
-router = APIRouter()
 
-
-@router.get("/help")
-def help_page(request: Request) -> Response:
+@page("/help", "help.html")
+def help_page(ask: Ask) -> dict[str, Any]:
     """Keys, words and addresses."""
-    view: View = request.app.state.view
-    return view.page(request, "help.html", crumbs=[Crumb("Runs", "/"), Crumb("Help")], words=words, figures=glossary_rows())
+    return {"crumbs": [Crumb("Help")], "figures": glossary_rows()}

@@ -4,117 +4,84 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tracewheel.comparison.finished_run import RL
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard.lineage import KINDS, everything_of, roads_of, runs_taught, steps_of, teachers_of, traces_of
-from tracewheel.dashboard.pages.common import crumbs_of, run_of, whole
-from tracewheel.dashboard.run_rows import RunRows
-from tracewheel.dashboard.view import Crumb, View, address
+from tracewheel.dashboard.view import Ask, Crumb, Tab, address, page
 
-router = APIRouter()
-SHOWN = 50
+TEACHERS = 50
 LONGEST_NAME = 500
 
 
-@router.get("/runs/{place}/{run_id}/lineage")
-def backward(request: Request, place: str, run_id: str) -> Response:
+@page("/runs/{place}/{run_id}/lineage", "lineage.html", part="teachers", tab=Tab("Lineage", "l", 7, in_file=True))
+def backward(ask: Ask) -> dict[str, Any]:
     """What the adapter of a run was made from, back to the log lines."""
-    view: View = request.app.state.view
-    run, row = run_of(request, place, run_id)
-    asked = request.query_params
-    first = whole(asked.get("from"))
-    teachers, found = teachers_of(run, asked.get("q", "").strip()[:LONGEST_NAME], asked.get("road", ""), first, SHOWN)
+    run, first = ask.run, ask.whole("from")
+    words, road = ask.query.get("q", "").strip()[:LONGEST_NAME], ask.query.get("road", "")
+    teachers, found = teachers_of(run, words, road, first, TEACHERS)
     lineage: dict[str, Any] = run.lineage
-    snapshot = run.record.snapshot or {}
-    return view.page(
-        request,
-        "lineage.html",
-        run=row,
-        crumbs=crumbs_of(row, Crumb("Lineage")),
-        adapter=(lineage.get("policies") or {}).get(RL) or {},
-        chosen=lineage.get("chosen") or {},
-        base=lineage.get("base") or {},
-        code=lineage.get("git") or {},
-        parent=lineage.get("parent") or {},
-        parent_known=_is_run(view, place, row.parent),
-        logs=snapshot.get("files") or [],
-        steps=steps_of(run),
-        roads=roads_of(run),
-        teachers=teachers,
-        found=found,
-        first=first,
-        shown=SHOWN,
-        asked=dict(asked),
-        part="teachers" if request.headers.get("hx-target") == "teachers" else "",
-    )
+    return {
+        "adapter": (lineage.get("policies") or {}).get(RL) or {},
+        **{name: lineage.get(key) or {} for name, key in (("chosen", "chosen"), ("base", "base"), ("code", "git"))},
+        "parent_known": _is_run(ask, ask.path["place"], ask.row.parent),
+        "logs": (run.record.snapshot or {}).get("files") or [],
+        "steps": steps_of(run),
+        "roads": roads_of(run),
+        "teachers": teachers,
+        "found": found,
+        "first": first,
+        "shown": TEACHERS,
+    }
 
 
-@router.get("/lineage")
-def forward(request: Request) -> Response:
+@page("/lineage", "whose_data.html")
+def forward(ask: Ask) -> dict[str, Any]:
     """What comes from a user, a session or a trace, in all work folders that are shown."""
-    view: View = request.app.state.view
-    rows: RunRows = request.app.state.rows
-    kind, value = _asked(request)
-    stored, taught = [], []
-    if value:
-        stored = [(place, found) for place in view.library.places.values() if (found := traces_of(place, kind, value))]
-        taught = runs_taught(view.library, kind, value)
-        for one in taught:
-            one["row"] = rows.of(one["place"], one["run_id"])
-        taught.sort(key=lambda one: one["row"].started, reverse=True)
-    return view.page(
-        request,
-        "whose_data.html",
-        crumbs=[Crumb("Runs", "/"), Crumb("Whose data")],
-        kind=kind,
-        value=value,
-        kinds=list(KINDS),
-        stored=stored,
-        taught=taught,
-        places=list(view.library.places),
-    )
+    (kind, value), places = _asked(ask), ask.desk.library.places
+    taught = runs_taught(ask.desk.library, kind, value) if value else []
+    taught = [one | {"row": ask.desk.rows.of(one["place"], one["run_id"])} for one in taught]
+    return {
+        "crumbs": [Crumb("Whose data")],
+        "kind": kind,
+        "value": value,
+        "kinds": list(KINDS),
+        "stored": [(place, found) for place in places.values() if value and (found := traces_of(place, kind, value))],
+        "taught": sorted(taught, key=lambda one: str(one["row"].started), reverse=True),
+        "places": list(places),
+    }
 
 
-@router.get("/lineage/everything")
-def everything(request: Request, place: str = "") -> Response:
+@page("/lineage/everything", "everything.html")
+def everything(ask: Ask) -> dict[str, Any]:
     """What `tracewheel forget` would touch in a work folder: every entry and run, which takes seconds to find."""
-    view: View = request.app.state.view
-    kind, value = _asked(request)
-    where = view.library.place(place)
+    (kind, value), place = _asked(ask), ask.query.get("place", "")
+    where = ask.desk.library.place(place)
     problem, found, shown = "", None, {}
     try:
         found = everything_of(where, kind, value)
-        shown = {run: _is_run(view, place, run) for run in found.runs}
+        shown = {run: _is_run(ask, place, run) for run in found.runs}
     except DataError as flaw:
         problem = str(flaw)
-    return view.page(
-        request,
-        "everything.html",
-        crumbs=[Crumb("Runs", "/"), Crumb("Whose data", address("lineage", **{kind: value})), Crumb("All that holds it")],
-        kind=kind,
-        value=value,
-        place=place,
-        found=found,
-        shown_runs=shown,
-        problem=problem,
-        part="found" if request.headers.get("hx-request") else "",
-    )
+    return {
+        "crumbs": [Crumb("Whose data", address("lineage", **{kind: value})), Crumb("All that holds it")],
+        "kind": kind,
+        "value": value,
+        "place": place,
+        "part": "found" if ask.target else "",
+        "found": found,
+        "shown_runs": shown,
+        "problem": problem,
+    }
 
 
-def _asked(request: Request) -> tuple[str, str]:
+def _asked(ask: Ask) -> tuple[str, str]:
     """What is asked for, and which: the first of user, session and trace that is given."""
-    for kind in KINDS:
-        if value := request.query_params.get(kind, "").strip()[:LONGEST_NAME]:
-            return kind, value
-    return "user", ""
+    given = ((kind, ask.query.get(kind, "").strip()[:LONGEST_NAME]) for kind in KINDS)
+    return next(((kind, value) for kind, value in given if value), ("user", ""))
 
 
-def _is_run(view: View, place: str, run_id: str) -> bool:
+def _is_run(ask: Ask, place: str, run_id: str) -> bool:
     try:
-        return bool(run_id) and bool(view.library.run(place, run_id))
+        return bool(run_id) and bool(ask.desk.library.run(place, run_id))
     except DataError:
         return False

@@ -2,115 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.index import find
-from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import NotThere
-from tracewheel.dashboard.pages.common import crumbs_of, one_of, progress_of, run_of, whole
 from tracewheel.dashboard.sources import sources_of
-from tracewheel.dashboard.task_matrix import (
-    SPLITS,
-    Cell,
-    TaskRow,
-    columns_of,
-    one_task,
-    task_rows,
-    tasks_of,
-    with_trajectories,
-)
-from tracewheel.dashboard.view import Crumb, View, address
+from tracewheel.dashboard.task_matrix import SPLITS, Cell, columns_of, one_task, task_rows, tasks_of, with_trajectories
+from tracewheel.dashboard.view import SHOWN, Ask, Crumb, Tab, page
 
-router = APIRouter()
-SHOWN = 100
-SORTS: dict[str, Callable[[TaskRow], Any]] = {
+Sorts = Mapping[str, Callable[[Any], Any]]
+SORTS: Sorts = {
     "family": lambda row: (row.family, row.tier or 0, row.task_id),
     "lost": lambda row: ({"lost": 0, "gained": 1}.get(row.change, 2), row.family, row.task_id),
     "gained": lambda row: ({"gained": 0, "lost": 1}.get(row.change, 2), row.family, row.task_id),
     "solved": lambda row: (row.solved, sum(cell.successes for cell in row.cells), row.task_id),
     "tier": lambda row: (row.tier or 0, row.family, row.task_id),
 }
+TRAIN_SORTS: Sorts = {
+    "rate": lambda one: (one.posterior, one.task_id),
+    "episodes": lambda one: (one.episodes, one.task_id),
+    "family": lambda one: (one.family, one.task_id),
+    "last": lambda one: (one.last or 0, one.task_id),
+}
 
 
-@router.get("/runs/{place}/{run_id}/tasks")
-def tasks(request: Request, place: str, run_id: str) -> Response:
-    """The matrix of a split."""
-    view: View = request.app.state.view
-    run, row = run_of(request, place, run_id)
-    asked = request.query_params
-    split = one_of(asked.get("split"), (*SPLITS, TRAIN), SPLITS[0])
+class TrainRow:
+    """A training task, and what the rollouts of the run made of it."""
+
+    change = ""
+
+    def __init__(self, task_id: str, about: Mapping[str, Any], counts: Mapping[str, Any]) -> None:
+        self.task_id, self.family, self.tier = task_id, str(about.get("family")), about.get("tier")
+        self.prompt = str(about.get("prompt") or "")
+        blank = {"episodes": 0, "attempts": 0, "successes": 0, "first": None, "last": None, **find.rate_of(0, 0)}
+        found = blank | dict(counts)
+        self.episodes, self.attempts, self.successes = found["episodes"], found["attempts"], found["successes"]
+        self.first, self.last, self.posterior, self.ends = (found[name] for name in ("first", "last", "posterior", "ends"))
+
+
+@page("/runs/{place}/{run_id}/tasks", "tasks.html", part="table", tab=Tab("Tasks", "t", 2, in_file=True))
+def tasks(ask: Ask) -> dict[str, Any]:
+    """The matrix of a split; of the training tasks, how often the rollouts solved each."""
+    split = ask.one_of("split", (*SPLITS, TRAIN), SPLITS[0])
     if split == TRAIN:
-        return _train(request, place, run_id)
-    sources = sources_of(run)
-    columns = columns_of(run, split, sources)
-    every = task_rows(run, split, columns, run.baseline)
-    rows = [one for one in every if _passes(one, dict(asked))]
-    sort = one_of(asked.get("sort"), SORTS, "lost")
-    rows.sort(key=SORTS[sort], reverse=asked.get("up") is not None)
-    first = whole(asked.get("from"))
-    shown = rows[first : first + SHOWN]
-    return view.page(
-        request,
-        "tasks.html",
-        run=row,
-        crumbs=crumbs_of(row, Crumb("Tasks")),
-        split=split,
-        splits=(*SPLITS, TRAIN),
-        columns=columns,
-        rows=list(zip(shown, with_trajectories(run, shown, columns), strict=True)),
-        baseline=run.baseline,
-        counts={change: sum(one.change == change for one in every) for change in ("gained", "lost")},
-        every=len(every),
-        found=len(rows),
-        families=sorted({one.family for one in every}),
-        tiers=sorted({one.tier for one in every if one.tier is not None}),
-        first=first,
-        page_size=SHOWN,
-        sort=sort,
-        sorts=list(SORTS),
-        asked=dict(asked),
-        part="table" if request.headers.get("hx-target") == "table" else "",
-    )
+        shown = _listed(ask, _train(ask), TRAIN_SORTS, "rate")
+        return {"split": split, "progress": ask.index_progress(), "columns": [], "baseline": "", **shown}
+    columns = columns_of(split, sources_of(ask.run))
+    every = task_rows(ask.run, split, columns, ask.run.baseline)
+    found = _listed(ask, every, SORTS, "lost")
+    counts = {change: sum(one.change == change for one in every) for change in ("gained", "lost")}
+    trajectories = with_trajectories(ask.run, found["rows"], columns)
+    return {
+        "split": split,
+        "columns": columns,
+        "baseline": ask.run.baseline,
+        "counts": counts,
+        **found,
+        "rows": list(zip(found["rows"], trajectories, strict=True)),
+    }
 
 
-@router.get("/runs/{place}/{run_id}/tasks/{task}")
-def task(request: Request, place: str, run_id: str, task: str) -> Response:
+@page("/runs/{place}/{run_id}/tasks/{task}", "task.html")
+def task(ask: Ask) -> dict[str, Any]:
     """One task: what it asks, and its history over all runs of the work folder."""
-    view: View = request.app.state.view
-    indexes: Indexes = request.app.state.indexes
-    run, row = run_of(request, place, run_id)
-    progress = progress_of(request, place, run_id)
-    where = view.library.place(place)
-    history, first = None, whole(request.query_params.get("from"))
-    with indexes.reading(where) as database:
+    task, progress, first = ask.path["task"], ask.index_progress(), ask.whole("from")
+    where, history = ask.desk.library.place(ask.path["place"]), None
+    with ask.desk.indexes.reading(where) as database:
         if database is not None:
             history = find.task_history(database, task, find.numbers_of(database, where.only), first, SHOWN)
-    curated = one_task(run, task)
+    curated = one_task(ask.run, task)
     if curated is None and history is None and progress.is_whole:
-        raise NotThere(f"neither the curation of run {run_id} nor another run of {place} has a task {task!r}")
-    return view.page(
-        request,
-        "task.html",
-        run=row,
-        crumbs=crumbs_of(row, Crumb("Tasks", address("runs", place, run_id, "tasks")), Crumb(task)),
-        task=task,
-        curated=curated,
-        state=parsed((curated or {}).get("initial_state")),
-        goal=parsed((curated or {}).get("goal")),
-        history=history,
-        first=first,
-        page_size=SHOWN,
-        progress=progress,
-        here=_here(run, task),
-    )
+        raise NotThere(f"neither the curation of run {ask.run.run_id} nor another run of {where.name} has a task {task!r}")
+    return {
+        "crumbs": [Crumb("Tasks", ask.address("tasks")), Crumb(task)],
+        "task": task,
+        "curated": curated,
+        "state": parsed((curated or {}).get("initial_state")),
+        "goal": parsed((curated or {}).get("goal")),
+        "history": history,
+        "first": first,
+        "page_size": SHOWN,
+        "progress": progress,
+        "here": _here(ask.run, task),
+    }
 
 
 def _here(run: FinishedRun, task: str) -> list[tuple[str, str, Cell, str, str]]:
@@ -118,84 +96,43 @@ def _here(run: FinishedRun, task: str) -> list[tuple[str, str, Cell, str, str]]:
     found = []
     sources = sources_of(run)
     for split in SPLITS:
-        columns = columns_of(run, split, sources)
-        for one in task_rows(run, split, columns, run.baseline):
-            if one.task_id == task:
-                ids = with_trajectories(run, [one], columns)[0]
-                found += [
-                    (column.label, split, cell, column.entry, trajectory)
-                    for column, cell, trajectory in zip(columns, one.cells, ids, strict=True)
-                    if trajectory
-                ]
+        columns = columns_of(split, sources)
+        for one in (row for row in task_rows(run, split, columns, run.baseline) if row.task_id == task):
+            played = zip(columns, one.cells, with_trajectories(run, [one], columns)[0], strict=True)
+            found += [(column.label, split, cell, column.entry, name) for column, cell, name in played if name]
     return found
 
 
-def _train(request: Request, place: str, run_id: str) -> Response:
-    """The training tasks: how often the rollouts of the run solved each."""
-    view: View = request.app.state.view
-    indexes: Indexes = request.app.state.indexes
-    run, row = run_of(request, place, run_id)
-    progress = progress_of(request, place, run_id)
+def _train(ask: Ask) -> list[TrainRow]:
     counts: dict[str, dict[str, Any]] = {}
-    with indexes.reading(view.library.place(place)) as database:
-        number = None if database is None else find.run_number(database, run_id)
+    with ask.desk.indexes.reading(ask.desk.library.place(ask.path["place"])) as database:
+        number = None if database is None else find.run_number(database, ask.path["run_id"])
         if database is not None and number is not None:
             counts = find.train_counts(database, number)
-    known = tasks_of(run, TRAIN)
-    blank = {"episodes": 0, **find.rate_of(0, 0), "attempts": 0, "successes": 0, "first": None, "last": None}
-    every = [
-        {**blank, **counts.get(task_id, {}), **{key: about.get(key) for key in ("family", "tier", "prompt")}, "task": task_id}
-        for task_id, about in ({task_id: dict(count) for task_id, count in counts.items()} | known).items()
-    ]
-    asked = request.query_params
-    rows = [one for one in every if _passes_train(one, dict(asked))]
-    keys: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "rate": lambda one: (one["posterior"], one["task"]),
-        "episodes": lambda one: (one["episodes"], one["task"]),
-        "family": lambda one: (str(one["family"]), one["task"]),
-        "last": lambda one: (one["last"] or 0, one["task"]),
+    known = tasks_of(ask.run, TRAIN)
+    return [TrainRow(name, known.get(name) or counts[name], counts.get(name, {})) for name in {**counts, **known}]
+
+
+def _listed(ask: Ask, every: list[Any], sorts: Sorts, otherwise: str) -> dict[str, Any]:
+    """A page of the tasks that pass the filters of the address, and what can be chosen."""
+    order = ask.order(sorts, otherwise)
+    rows = sorted((row for row in every if _passes(row, ask.query)), key=sorts[order["sort"]], reverse=order["up"])
+    return {
+        **order,
+        "rows": rows[order["first"] : order["first"] + order["page_size"]],
+        "found": len(rows),
+        "every": len(every),
+        "families": sorted({one.family for one in every}),
+        "tiers": sorted({one.tier for one in every if one.tier is not None}),
+        "splits": (*SPLITS, TRAIN),
     }
-    sort = one_of(asked.get("sort"), keys, "rate")
-    rows.sort(key=keys[sort], reverse=asked.get("up") is not None)
-    first = whole(asked.get("from"))
-    return view.page(
-        request,
-        "tasks_train.html",
-        run=row,
-        crumbs=crumbs_of(row, Crumb("Tasks")),
-        split=TRAIN,
-        splits=(*SPLITS, TRAIN),
-        rows=rows[first : first + SHOWN],
-        every=len(every),
-        found=len(rows),
-        families=sorted({str(one["family"]) for one in every}),
-        tiers=sorted({one["tier"] for one in every if one["tier"] is not None}),
-        first=first,
-        page_size=SHOWN,
-        sort=sort,
-        sorts=list(keys),
-        asked=dict(asked),
-        progress=progress,
-        part="table" if request.headers.get("hx-target") == "table" else "",
-    )
 
 
-def _passes(row: TaskRow, asked: dict[str, str]) -> bool:
-    words = asked.get("q", "").casefold().split()
-    text = f"{row.task_id} {row.prompt}".casefold()
-    change = asked.get("change", "")
+def _passes(row: Any, asked: Mapping[str, str]) -> bool:
+    text, change = f"{row.task_id} {row.prompt}".casefold(), asked.get("change", "")
     return (
-        (not asked.get("family") or row.family == asked["family"])
-        and (not asked.get("tier") or str(row.tier) == asked["tier"])
-        and (not change or row.change == change or (change == "changed" and bool(row.change)))
-        and all(word in text for word in words)
-    )
-
-
-def _passes_train(row: dict[str, Any], asked: dict[str, str]) -> bool:
-    text = f"{row['task']} {row['prompt'] or ''}".casefold()
-    return (
-        (not asked.get("family") or str(row["family"]) == asked["family"])
-        and (not asked.get("tier") or str(row["tier"]) == asked["tier"])
+        asked.get("family", "") in ("", row.family)
+        and asked.get("tier", "") in ("", str(row.tier))
+        and (change in ("", row.change) or (change == "changed" and bool(row.change)))
         and all(word in text for word in asked.get("q", "").casefold().split())
     )

@@ -1,83 +1,118 @@
-"""A trajectory, turn by turn."""
+"""A trajectory: turn by turn, beside another one, and token by token."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.dashboard.advantages import Advantages, advantages_of
 from tracewheel.dashboard.branches import branches_of, rows_of
-from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed
-from tracewheel.dashboard.forms import remembered
-from tracewheel.dashboard.index.episode_facts import EpisodeFacts, facts_of, tools_of
-from tracewheel.dashboard.pages.common import crumbs_of, run_of, whole
-from tracewheel.dashboard.places import rollouts_of, source_at
+from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed, trajectory_at
+from tracewheel.dashboard.groups import Advantages, advantages_of
+from tracewheel.dashboard.guard import remembered
+from tracewheel.dashboard.index.facts import EpisodeFacts, facts_of
+from tracewheel.dashboard.library import NotThere
+from tracewheel.dashboard.pictures import tree_picture
 from tracewheel.dashboard.review import labels_at
-from tracewheel.dashboard.sources import Source
+from tracewheel.dashboard.sources import NO_PART, Source, rollouts_of, source_at
 from tracewheel.dashboard.task_matrix import one_task
-from tracewheel.dashboard.transcript import parts_of, state_changes, transcript_of
-from tracewheel.dashboard.tree_picture import tree_picture
-from tracewheel.dashboard.view import Crumb, View, address
+from tracewheel.dashboard.token_view import SHOWN, Tokens, TokenTexts, token_texts
+from tracewheel.dashboard.transcript import aligned, how_it_differs, parts_of, state_changes, tools_of_run, transcript_of
+from tracewheel.dashboard.view import Ask, Crumb, page, whole
 from tracewheel.operations.labels import LABELS
 
-router = APIRouter()
+PATH = "/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}"
 PROGRAM = "program"  # what a program left, in the final state: of rollout/harness/ends.py, whose imports are heavy
 LANES = 4  # branches side by side
 
 
-@router.get("/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}")
-def trajectory(request: Request, place: str, run_id: str, entry: str, part: str, trajectory: str) -> Response:
+@page(PATH, "trajectory.html")
+def trajectory(ask: Ask) -> dict[str, Any]:
     """The page of one episode."""
-    view: View = request.app.state.view
-    run, row = run_of(request, place, run_id)
-    source = source_at(run, entry, part)
-    found = one_trajectory(source, trajectory)
-    task = one_task(run, found["task_id"]) or {}
+    entry, part, name = (ask.path[key] for key in ("entry", "part", "trajectory"))
+    source, tools = source_at(ask.run, entry, part), tools_of_run(ask.run)
+    found = one_trajectory(source, name)
+    task = one_task(ask.run, found["task_id"]) or {}
     before = parsed(task.get("initial_state"))
-    tools = environment_tools(run)
-    first = whole(request.query_params.get("branch"))
+    first = ask.whole("branch")
     first = first // LANES * LANES if first < len(found["branches"]) else 0
     branches = branches_of(found, tools, first, LANES)
-    return view.page(
-        request,
-        "trajectory.html",
-        run=row,
-        crumbs=crumbs_of(
-            row,
-            Crumb("Episodes", address("runs", place, run_id, "episodes")),
-            Crumb(source.label, address("runs", place, run_id, "episodes", **_like(source))),
-            Crumb(trajectory),
-        ),
-        source=source,
-        entry=entry,
-        part_name=part,
-        found=found,
-        task=task,
-        steps=transcript_of(found, tools),
-        branches=branches,
-        picture=tree_picture(branches),
-        rows=rows_of(found),
-        first_branch=first,
-        lanes_shown=LANES,
-        parts=parts_of(found["breakdown"]),
-        changes=state_changes(before, _world(found["final_state"])) if before else None,
-        facts=episode_facts(found, tools),
-        advantages=advantages_at(run, source),
-        others=others_of(source, found),
-        labels=labels_at(run, entry, source.part, found["id"]),
-        who=remembered(request),
-        choices=LABELS,
-    )
+    return {
+        "crumbs": [
+            Crumb("Episodes", ask.address("episodes")),
+            Crumb(source.label, ask.address("episodes", **_like(source))),
+            Crumb(name),
+        ],
+        "source": source,
+        "entry": entry,
+        "part_name": part,
+        "found": found,
+        "task": task,
+        "steps": transcript_of(found, tools),
+        "branches": branches,
+        "picture": tree_picture(branches),
+        "rows": rows_of(found),
+        "first_branch": first,
+        "lanes_shown": LANES,
+        "parts": parts_of(found["breakdown"]),
+        "changes": state_changes(before, _world(found["final_state"])) if before else None,
+        "facts": episode_facts(found, tools),
+        "advantages": advantages_at(ask.run, source),
+        "others": others_of(source, found),
+        "labels": labels_at(ask.run, entry, source.part, found["id"]),
+        "who": remembered(ask.request),
+        "choices": LABELS,
+    }
 
 
-def environment_tools(run: FinishedRun) -> Sequence[Mapping[str, Any]]:
-    """The tools of a run's environment; empty where it cannot be built here."""
-    return tools_of(str((run.settings.get("environment") or {}).get("kind") or ""))
+@page("/runs/{place}/{run_id}/pair", "pair.html")
+def pair(ask: Ask) -> dict[str, Any]:
+    """Two trajectories, aligned up to the first step that differs."""
+    left, right = ask.query.get("left", ""), ask.query.get("right", "")
+    return {"crumbs": [Crumb("Two trajectories")], "left": left, "right": right, **pair_of(ask.run, left, right)}
+
+
+def pair_of(run: FinishedRun, left: str, right: str) -> dict[str, Any]:
+    """Two trajectories by `ENTRY/PART/ID`: `sides`, their `rows`, how it `differs`, and the `task`."""
+    sides = [_side(run, name) for name in (left, right) if name]
+    rows = aligned(sides[0]["steps"], sides[1]["steps"]) if len(sides) == 2 else []
+    task = one_task(run, sides[0]["found"]["task_id"]) if sides else None
+    return {"sides": sides, "rows": rows, "differs": how_it_differs(rows), "task": task}
+
+
+@page(f"{PATH}/tokens", "tokens.html")
+def tokens(ask: Ask) -> dict[str, Any]:
+    """A page of tokens, of a row alone with `?row=`; `?at=` opens one of them with all that the policy had read before it."""
+    entry, part, name = (ask.path[key] for key in ("entry", "part", "trajectory"))
+    source = source_at(ask.run, entry, part)
+    found, advantages = one_trajectory(source, name), advantages_at(ask.run, source)
+    every, texts, parted = Tokens.of(found, advantages.of(name)), token_texts(ask.run), rows_of(found)
+    by, at, row = ask.one_of("by", every.views(), "mask"), _at(every, ask.query.get("at")), ask.whole("row", -1)
+    chosen = row if 0 <= row < len(parted) else None
+    places = every.row(chosen)
+    first = ask.whole("from", 0 if at not in places else places.index(at) // SHOWN * SHOWN)
+    own = ask.address("episodes", entry, part, name)
+    return {
+        "crumbs": [Crumb("Episodes", ask.address("episodes")), Crumb(name, own), Crumb("Tokens")],
+        "source": source,
+        "found": found,
+        "here": ("runs", ask.path["place"], ask.path["run_id"], "episodes", entry, part, name, "tokens"),
+        "by": by,
+        "views": every.views(),
+        "legend": every.legend(by),
+        "tokens": every.shown(texts, by, first, row=chosen),
+        "rows": parted,
+        "row": chosen,
+        "has_branches": bool(found["branches"]),
+        "count": len(every.ids),
+        "shown": len(places),
+        "sampled": sum(every.mask),
+        "first": first,
+        "page_size": SHOWN,
+        "texts": texts,
+        "advantages": advantages,
+        "opened": None if at is None else _opened(every, texts, at),
+    }
 
 
 def episode_facts(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> EpisodeFacts:
@@ -102,6 +137,20 @@ def others_of(source: Source, found: Mapping[str, Any], most: int = 32) -> list[
     )
 
 
+def _side(run: FinishedRun, name: str) -> dict[str, Any]:
+    source, found = trajectory_at(run, name)
+    tools = tools_of_run(run)
+    return {
+        "source": source,
+        "part": source.part or NO_PART,
+        "found": found,
+        "steps": transcript_of(found, tools),
+        "parts": parts_of(found["breakdown"]),
+        "facts": episode_facts(found, tools),
+        "others": others_of(source, found),
+    }
+
+
 def _world(state: Any) -> Any:
     """A final state without what the program itself left."""
     return {name: value for name, value in state.items() if name != PROGRAM} if isinstance(state, Mapping) else state
@@ -112,3 +161,28 @@ def _like(source: Source) -> dict[str, Any]:
     if source.iteration is not None and source.kind == "rollout":
         return {"kind": source.kind, "iteration": source.iteration}
     return {"kind": source.kind, "policy": source.policy or None, "split": source.split or None}
+
+
+def _at(every: Tokens, text: str | None) -> int | None:
+    """The token that is asked for.
+
+    Raises:
+        NotThere: there are not so many.
+    """
+    at = whole(text, -1) if text is not None else None
+    if at is not None and not 0 <= at < len(every.ids):
+        raise NotThere(f"no token {text!r}; the trajectory has tokens 0 to {len(every.ids) - 1}")
+    return at
+
+
+def _opened(every: Tokens, texts: TokenTexts, at: int) -> dict[str, Any]:
+    before = every.seen_before(at)
+    return {
+        "at": at,
+        "text": texts.each([every.ids[at]])[0],
+        "said": every.said(at),
+        "turn": every.turns[at],
+        "before": texts.together([every.ids[index] for index in before]),
+        "count": len(before),
+        "left_out": at - len(before),
+    }

@@ -26,7 +26,7 @@ from tracewheel.policy.adapters import ADAPTER_INFO, MODEL_INFO
 from tracewheel.report.doctor.episode_rows import GRADER, episode_rows
 from tracewheel.report.doctor.rubric_marks import read_judges
 from tracewheel.report.doctor.windows import by_iteration
-from tracewheel.scoring.flaws import offered_tools
+from tracewheel.scoring.flaws import FLAWS, offered_tools
 from tracewheel.scoring.score import SCORES_FILE
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ class Iteration:
     episodes: pd.DataFrame
     metrics: Mapping[str, float]
     weights: Weights | None = None
+
+    @functools.cached_property
+    def flaws(self) -> pd.DataFrame:
+        """For each kind of flaw, whether each episode has it; once for an iteration, which is examined after each later one."""
+        import pandas as pd
+
+        rows: list[Any] = self.episodes.to_dict("records")
+        return pd.DataFrame({name: [has(row) for row in rows] for name, has in FLAWS.items()}, dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,20 @@ class RunRecords:
     @functools.cached_property
     def episodes(self) -> pd.DataFrame:
         """The rows of all episodes but those that the infrastructure failed: these say nothing about the policy."""
+        return self._of_the_policy([item.episodes for item in self.iterations])
+
+    @functools.cached_property
+    def flaws(self) -> pd.DataFrame:
+        """For each kind of flaw, whether each of `episodes` has it."""
+        return self._of_the_policy([item.flaws for item in self.iterations])
+
+    def _of_the_policy(self, tables: list[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd
 
-        tables = [item.episodes for item in self.iterations]
-        rows = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["iteration", "stop_reason"])
-        return rows[rows["stop_reason"] != INFRASTRUCTURE_FAILED].reset_index(drop=True)
+        if not tables:
+            return pd.DataFrame(columns=["iteration", "stop_reason"])
+        stopped = pd.concat([item.episodes["stop_reason"] for item in self.iterations], ignore_index=True)
+        return pd.concat(tables, ignore_index=True)[stopped != INFRASTRUCTURE_FAILED].reset_index(drop=True)
 
     @property
     def replays(self) -> bool:
@@ -126,7 +143,24 @@ class RunRecords:
 
     def span(self, numbers: Sequence[int]) -> pd.DataFrame:
         """The episodes of some iterations."""
-        return self.episodes[self.episodes["iteration"].isin(numbers)]
+        places = [self._places[number] for number in numbers if number in self._places]
+        return self.episodes.iloc[sorted(place for found in places for place in found)]
+
+    @functools.cached_property
+    def _places(self) -> Mapping[int, Any]:
+        places: Any = self.episodes.groupby("iteration").indices
+        return dict(places)
+
+    def group_means(self, column: str) -> pd.Series:
+        """The mean of a column over each group's episodes that have it, by `iteration` and `group`."""
+        if column not in self._means:
+            rows = self.episodes.dropna(subset=[column])
+            self._means[column] = rows.groupby(["iteration", "group"])[column].mean()
+        return self._means[column]
+
+    @functools.cached_property
+    def _means(self) -> dict[str, pd.Series]:
+        return {}
 
 
 def read_iteration(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
-from tracewheel import RetrainConfig, prepare_environment, resolve_config
+if TYPE_CHECKING:
+    from tracewheel import RetrainConfig
 
 
 def add_profile(parser: ArgumentParser) -> None:
@@ -20,6 +22,8 @@ def profile_of(options: Namespace) -> RetrainConfig:
     Raises:
         ConfigError: it is invalid.
     """
+    from tracewheel import prepare_environment, resolve_config
+
     config = resolve_config(options.config, options.overrides, options.run_dir)
     config.require("policy.base")
     prepare_environment(None, debug=options.debug)

@@ -7,7 +7,7 @@ import pytest
 from tracewheel.dashboard.episodes import Episodes
 from tracewheel.dashboard.index import find, schema
 from tracewheel.dashboard.index.build import Indexer
-from tracewheel.dashboard.index.episode_facts import MOST_WORDS, outcome_of, parts_of, words_of
+from tracewheel.dashboard.index.facts import MOST_WORDS, outcome_of, parts_of, words_of
 from tracewheel.dashboard.index.process import Indexes, is_current, progress_of
 from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.sources import sources_of

@@ -4,10 +4,10 @@ import orjson
 import pytest
 
 from tracewheel.core.files import read_table
-from tracewheel.dashboard.excerpts import excerpt
+from tracewheel.dashboard.episodes import excerpt
 from tracewheel.dashboard.index import find
-from tracewheel.dashboard.index.episode_facts import words_of
-from tracewheel.dashboard.index.queries import full_text_query, plain_words
+from tracewheel.dashboard.index.facts import words_of
+from tracewheel.dashboard.index.find import full_text_query, plain_words
 from tracewheel.dashboard.sources import sources_of
 
 

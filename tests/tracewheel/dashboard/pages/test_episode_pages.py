@@ -7,8 +7,8 @@ import re
 import pandas
 import pytest
 
-from tracewheel.dashboard.advantages import LEARNER, advantages_of
-from tracewheel.dashboard.places import rollouts_of
+from tracewheel.dashboard.groups import LEARNER, advantages_of
+from tracewheel.dashboard.sources import rollouts_of
 
 
 @pytest.fixture(scope="module")

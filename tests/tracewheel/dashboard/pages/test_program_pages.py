@@ -17,7 +17,7 @@ from tracewheel.dashboard.library import Library
 def page(programs, whole_page):
     app = create_app(Library([programs]))
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as visitor:
-        (place,) = app.state.library.places.values()
+        (place,) = app.state.desk.library.places.values()
         while not is_current(place, place.path / ".dashboard"):
             Indexer(place, place.path / ".dashboard").run()
 

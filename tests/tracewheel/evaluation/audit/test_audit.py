@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -34,10 +33,9 @@ WEAK = {
     "Throws": ("workspace", "another total in another order"),
     "WatchesClock": ("workspace", "another total in another process"),
 }
-# Their gradings take a box or a process each, and what a changed solution ends in is not told.
-BOXED = ["code", "math", "patch", "terminal"]
 OWN = ["examples.marketing_environment:Marketing"]
-STRONG = sorted(kind for kind, found in ENVIRONMENTS.items() if hasattr(found, "outcome")) + OWN
+CORE = [kind for kind in ENVIRONMENTS if ENVIRONMENTS.place(kind).startswith("tracewheel.")]
+STRONG = [kind for kind in CORE if hasattr(ENVIRONMENTS[kind], "outcome")] + OWN
 
 
 def sections(kind, **settings):
@@ -101,6 +99,10 @@ def test_the_gate_counts_what_its_own_rubric_accepts(weak, exploitable, tmp_path
 
 @pytest.mark.parametrize("kind", STRONG)
 def test_the_built_in_graders_pass(kind, tmp_path, same_process):
+    check_strong(kind, tmp_path)
+
+
+def check_strong(kind, tmp_path):
     found = audited(kind, tmp_path, tasks=16, changes=2)
     assert (found["verdict"], found["reasons"]) == ("passed", [])
     assert found["false_accept"]["probes"] > 500 and found["false_reject"]["probes"] > 100
@@ -115,26 +117,6 @@ def test_the_built_in_graders_pass_on_two_hundred_tasks_and_in_another_process(k
     found = audited(kind, tmp_path, tasks=200)
     assert (found["verdict"], found["reasons"], found["repeats"]["error"]) == ("passed", [], "")
     assert found["exploitable"]["upper"] < 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", BOXED)
-def test_the_built_in_graders_that_run_something_pass(kind, tmp_path, same_process):
-    config = sections(kind, tasks=8, changes=1)
-    result = audit(config, generated_tasks(config), tmp_path)
-    assert result["verifiers"] and result["verdict"] == "passed"
-    for found in result["verifiers"].values():
-        assert (found["verdict"], found["reasons"]) == ("passed", [])
-        assert found["false_accept"]["probes"] > 40 and found["false_accept"]["wrong"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
-def test_an_environment_may_know_attacks_on_its_verifier(tmp_path, same_process):
-    """The weak grader believes what the agent's own program prints; only an attack on programs finds that."""
-    found = audited("code", tmp_path, "weak_graders:ReadsWhatIsPrinted", tasks=2, changes=1)
-    assert found["verdict"] == "failed"
-    assert any("attack.claims_that_all_passed" in reason for reason in found["reasons"]), found["reasons"]
 
 
 def test_wrong_is_counted_only_where_the_environment_tells(tmp_path, same_process, monkeypatch):

@@ -4,14 +4,11 @@ import json
 import random
 import time
 
-from tracewheel.environments.box_state import box_files
 from tracewheel.environments.order_desk.tasks import CANCEL, CANCELLED, REFUNDED, wanted
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.tasks import selected_files
-from tracewheel.sandbox import SandboxConfig, make_sandbox
 from tracewheel.scoring.verifiers import Verdict
 from tracewheel.scoring.verifiers.order_desk import OrderDeskVerifier
-from tracewheel.scoring.verifiers.unit_tests import UnitTestsVerifier
 from tracewheel.scoring.verifiers.workspace import WorkspaceVerifier
 
 
@@ -141,17 +138,6 @@ class Throws(WorkspaceVerifier):
     def verify(self, task, state):
         total, parts = super().verify(task, state)
         return result(total if parts["files_moved"] == 0.0 else random.random() < 0.5)
-
-
-class ReadsWhatIsPrinted(UnitTestsVerifier):
-    """A program's own words decide, as where a test runner's last line is searched for."""
-
-    kind = "reads_what_is_printed"
-
-    def verify_episode(self, task, episode):
-        files = box_files(episode.final_state["files"])
-        run = make_sandbox(SandboxConfig()).run(["python3", "-I", task.goal["file"]], files)
-        return Verdict(1.0) if "passed" in run.text else super().verify_episode(task, episode)
 
 
 class WatchesClock(WorkspaceVerifier):

@@ -15,7 +15,7 @@ from flows.cli import main
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.config import RolloutConfig
 from tracewheel.core.files import write_records
-from tracewheel.dashboard.demo_run import unpack_demo
+from tracewheel.dashboard.library import unpack_demo
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.policy.adapters import PolicyRef

@@ -34,8 +34,7 @@ def flawed_success(records: RunRecords) -> Finding:
 def flaws(records: RunRecords) -> dict[str, pd.Series]:
     """For each kind of flaw, whether each episode has it. A single error that the episode recovered from is not a flaw."""
     episodes = records.episodes
-    rows: list[Any] = episodes.to_dict("records")
-    found = {name: pd.Series([has(row) for row in rows], index=episodes.index) for name, has in FLAWS.items()}
+    found = {name: records.flaws[name] for name in FLAWS}
     found["a step back"] = episodes["negative_rewards"] > 0
     if records.tools:
         found[NO_CALL] = episodes["calls"] == 0

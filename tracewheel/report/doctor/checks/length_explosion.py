@@ -31,6 +31,7 @@ def length_explosion(records: RunRecords) -> Finding:
     settings = records.config.doctor
     size = min(settings.window, len(numbers) // 2)
     early = records.span(numbers[:size])
+    before = _tokens_by_task(early)
     factors: dict[int, float] = {}
     severities: dict[int, Severity] = {}
     for number, span in windows(numbers, size).items():
@@ -39,7 +40,7 @@ def length_explosion(records: RunRecords) -> Finding:
         late = records.span(span)
         if early.empty or late.empty:
             continue
-        factors[number] = growth(early, late)
+        factors[number] = growth(early, late, before)
         severity = severity_above(factors[number], settings.length)
         gained = late["success"].mean() - early["success"].mean() > GAIN
         severities[number] = "warning" if severity == "severe" and gained else severity
@@ -55,9 +56,19 @@ def length_explosion(records: RunRecords) -> Finding:
     return Finding(NAME, worst(severities.values()), evidence, ADVICE if sick else "", sick)
 
 
-def growth(early: pd.DataFrame, late: pd.DataFrame) -> float:
-    """The geometric mean over tasks of the growth in tokens; over all episodes where few tasks are shared."""
-    before, after = (part.groupby("task_id")["action_tokens"].mean().clip(lower=1.0) for part in (early, late))
+def _tokens_by_task(part: pd.DataFrame) -> pd.Series:
+    return part.groupby("task_id")["action_tokens"].mean().clip(lower=1.0)
+
+
+def growth(early: pd.DataFrame, late: pd.DataFrame, before: pd.Series) -> float:
+    """The geometric mean over tasks of the growth in tokens; over all episodes where few tasks are shared.
+
+    Args:
+        early: The first episodes.
+        late: The later ones.
+        before: The mean tokens of each task in `early`.
+    """
+    after = _tokens_by_task(late)
     both = before.index.intersection(after.index)
     if len(both) < LEAST_TASKS:
         return float(late["action_tokens"].mean() / max(early["action_tokens"].mean(), 1.0))

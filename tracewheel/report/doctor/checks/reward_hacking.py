@@ -126,7 +126,8 @@ def _early_and_late(records: RunRecords, until: int) -> tuple[list[int], list[in
 
 
 def _by_group(records: RunRecords, numbers: list[int], column: str) -> pd.Series:
-    return records.span(numbers).dropna(subset=[column]).groupby(["iteration", "group"])[column].mean()
+    means = records.group_means(column)
+    return means[means.index.get_level_values("iteration").isin(numbers)]
 
 
 def _fall(what: str, iteration: int, severity: Severity, before: float, after: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.core.strict_json import read_json
+from tracewheel.core.strict_json import read_json_at
 from tracewheel.scoring.verifiers.judges.criteria import Criterion
 
 MET, NOT_MET, CANNOT = "met", "not_met", "cannot_be_determined"
@@ -61,7 +61,7 @@ def last_object(text: str, key: str) -> dict[str, Any]:
     found, at = None, text.find("{")
     while at >= 0:
         try:
-            value, end = read_json(text, at)
+            value, end = read_json_at(text, at)
         except ValueError:
             end, value = at + 1, None
         if isinstance(value, dict) and key in value:

@@ -1,0 +1,1 @@
+"""Rollout workers on a Ray cluster."""

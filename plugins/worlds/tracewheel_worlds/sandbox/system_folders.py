@@ -1,0 +1,83 @@
+"""What of this machine's system a box sees, read-only: its programs and libraries, and nothing of ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import tracewheel
+
+USR = "/usr"
+# Links into /usr on most systems; folders of their own on others.
+TOP_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
+SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache")
+# Places for programs of this machine's owner.
+OWN = ("/usr/src", "/usr/local/src", "/usr/local/etc")
+# What the kernel tells every user about the machine; bubblewrap itself makes /proc/sys, sysrq-trigger, irq and bus read-only.
+MASKED = ("/proc/cmdline", "/proc/keys", "/proc/key-users", "/proc/modules", "/proc/sched_debug")
+PACKAGES = ("tracewheel", "tracewheel_worlds", "tasks", "flows")
+
+
+@cache
+def bound_folders() -> tuple[str, ...]:
+    """Options of bubblewrap for the system's folders."""
+    options = ["--ro-bind", USR, USR]
+    for folder in TOP_FOLDERS:
+        if os.path.islink(folder):
+            options += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            options += ["--ro-bind", folder, folder]
+    for path in SETTINGS:
+        if os.path.exists(path):
+            options += ["--ro-bind", os.path.realpath(path), path]
+    prefix = python_prefix()
+    if prefix:
+        options += ["--ro-bind", prefix, prefix]
+    return tuple(options)
+
+
+@cache
+def python_prefix() -> str:
+    """Where our own interpreter lies, for a system that has none under /usr; empty for all others."""
+    if any(os.path.exists(f"{folder}/python3") for folder in ("/usr/local/bin", "/usr/bin", "/bin")):
+        return ""
+    return os.path.realpath(sys.base_prefix)
+
+
+@cache
+def hidden_folders() -> tuple[str, ...]:
+    """Folders under /usr that a box sees empty.
+
+    Environments make tasks and their solutions from seeds, so our own code would tell an agent the answers: where it is
+    installed beside the system's Python, or lies under /usr, it is hidden, and so is the folder we were started in.
+    """
+    roots = {Path(tracewheel.__file__).resolve().parents[1], Path(__file__).resolve().parents[2]}
+    folders = {Path(folder) for folder in OWN} | {Path.cwd()}
+    for root in roots:
+        installed = root.name in ("site-packages", "dist-packages")
+        folders |= {root / name for name in PACKAGES} if installed else {root}
+    bound = {USR, python_prefix() or USR}
+    return tuple(
+        str(folder)
+        for folder in sorted(folders)
+        if folder.is_dir()
+        and any(folder.iterdir())
+        and any(str(folder).startswith(f"{top}/") for top in bound)
+        and not _is_system(folder)
+    )
+
+
+@cache
+def masked_files() -> tuple[str, ...]:
+    """Files of /proc that a box may not read."""
+    return tuple(path for path in MASKED if os.path.exists(path))
+
+
+def _is_system(folder: Path) -> bool:
+    """Whether programs of the box lie in a folder."""
+    python = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
+    parts = [Path(python).resolve(), Path("/usr/bin"), Path("/usr/lib"), Path("/usr/local/bin"), Path("/usr/local/lib")]
+    return any(part == folder or folder in part.parents for part in parts)

@@ -1,0 +1,22 @@
+"""Which kinds are in wheels, packages of their own, so that whoever names one is told how to get it."""
+
+from __future__ import annotations
+
+WORLDS, BRIDGES = "tracewheel-worlds", "tracewheel-bridges"
+# By sort, as `core.plugins.load_class` names it: kind -> the distribution that holds it.
+WHEELS: dict[str, dict[str, str]] = {
+    "environment": {
+        **dict.fromkeys(("assistant", "code", "harbor", "math", "patch", "retrieval", "terminal"), WORLDS),
+        **dict.fromkeys(("bfcl", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
+    },
+    "verifier": dict.fromkeys(
+        ("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS
+    ),
+    "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
+}
+
+
+def how_to_get(what: str, kind: str) -> str | None:
+    """How a kind of a wheel is installed; None for a kind of no wheel."""
+    wheel = WHEELS.get(what, {}).get(kind)
+    return wheel and f"not installed: pip install {wheel} (in a checkout: make setup-plugins)"

@@ -1,0 +1,52 @@
+"""DuckDB over the Parquet files of stores: one connection with bounded memory, and rows as dictionaries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+from tracewheel.core.errors import DataError
+
+MEMORY, THREADS = "192MB", 2
+_connection: duckdb.DuckDBPyConnection | None = None
+_lock = threading.Lock()
+
+
+def select(query: str, values: Sequence[Any] = (), of: object = "the stored results") -> list[dict[str, Any]]:
+    """Rows of a query; what comes from a request goes into `values`, for the question marks.
+
+    Raises:
+        DataError: a file is damaged, or lacks a column.
+    """
+    database = _cursor()
+    try:
+        found = database.execute(query, list(values))
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    except duckdb.Error as flaw:
+        raise DataError(f"{of}: cannot be read: {flaw}") from flaw
+    finally:
+        database.close()
+
+
+def columns_of(files: Sequence[str]) -> set[str]:
+    """The columns that some of the files have.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    return {row["column_name"] for row in select("DESCRIBE SELECT * FROM read_parquet(?, union_by_name=true)", [list(files)])}
+
+
+def _cursor() -> duckdb.DuckDBPyConnection:
+    global _connection
+    with _lock:
+        if _connection is None:
+            _connection = duckdb.connect(
+                config={"memory_limit": MEMORY, "threads": THREADS, "preserve_insertion_order": "true"}
+            )
+            _connection.execute("SET enable_progress_bar = false")
+        return _connection.cursor()

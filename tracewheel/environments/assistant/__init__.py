@@ -1,5 +1,0 @@
-"""The assistant: a personal assistant over a calendar, messages, contacts, a timesheet and notes."""
-
-from tracewheel.environments.assistant.environment import AssistantEnvironment
-
-__all__ = ["AssistantEnvironment"]

@@ -1,5 +1,0 @@
-"""Code: an agent writes, runs and mends Python in a box, and hidden tests judge its files elsewhere."""
-
-from tracewheel.environments.code.environment import CodeEnvironment
-
-__all__ = ["CodeEnvironment"]

@@ -1,5 +1,0 @@
-"""Harbor and terminal-bench task directories: a shell in the sandbox, and the task's own tests."""
-
-from tracewheel.environments.harbor.environment import HarborEnvironment
-
-__all__ = ["HarborEnvironment"]

@@ -1,5 +1,0 @@
-"""The patch environment: a repository and an issue; the agent reads, edits, runs tests and submits."""
-
-from tracewheel.environments.patch.environment import PatchEnvironment
-
-__all__ = ["PatchEnvironment"]

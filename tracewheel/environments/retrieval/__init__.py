@@ -1,5 +1,0 @@
-"""Retrieval QA: an agent that searches documents, opens what helps, and answers a question."""
-
-from tracewheel.environments.retrieval.environment import RetrievalEnvironment
-
-__all__ = ["RetrievalEnvironment"]
