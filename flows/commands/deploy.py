@@ -25,6 +25,9 @@ from flows.deploy.server import LocalServer, choose_port
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.core.stopping import stoppable
 
+# All are promised to be gone 30 s after a signal; the server needs a moment then.
+LAST_SECONDS = 28.0
+
 
 def deploy(options: argparse.Namespace) -> dict[str, Any]:
     """Serve the flow until interrupted, or register it for a work pool. A tick that finds no new traces ends as «Skipped».
@@ -35,7 +38,10 @@ def deploy(options: argparse.Namespace) -> dict[str, Any]:
     plan = checked(options)
     from flows.deploy.registering import earlier_profile
 
-    with stoppable(grace=0), LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server:
+    with (
+        stoppable(grace=0, last=LAST_SECONDS),
+        LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server,
+    ):
         server.wait()
         say_where()
         if earlier := earlier_profile(plan):
@@ -82,7 +88,7 @@ def mend_flow_runs(plan: Plan) -> None:
     """Say which runs the server took for running although a kill had ended them; they are Crashed now."""
     from flows.deploy.ends import mend
 
-    if mended := mend(Path(plan.config.work_dir)):
+    if mended := mend(plan.config):
         _say(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
 
 
@@ -90,13 +96,14 @@ def serve(plan: Plan) -> None:
     """Register the deployment and serve it until interrupted, one run at a time."""
     from flows.deploy.notifying import register_notifications
     from flows.deploy.registering import make_runner
+    from flows.deploy.serving import serve as serve_runner
     from flows.deploy.triggers import watching
 
     runner, deployment_id = make_runner(plan)
     register_notifications(plan, deployment_id)
     _say(f"serving retrain/{plan.name}; `prefect deployment run 'retrain/{plan.name}'` starts a run at once")
     with watching(plan, deployment_id):
-        runner.serve()
+        serve_runner(runner, deployment_id, plan.config)
 
 
 def hand_over(plan: Plan) -> None:
