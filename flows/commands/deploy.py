@@ -17,6 +17,9 @@ from flows.deploy.options import add_deploy_options
 if TYPE_CHECKING:
     from flows.deploy.plan import Plan
 
+# All are promised to be gone 30 s after a signal; the server needs a moment then.
+LAST_SECONDS = 28.0
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     profile_options(parser)
@@ -34,7 +37,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from flows.deploy.server import LocalServer
     from tracewheel.core.stopping import stoppable
 
-    with stoppable(grace=0), LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server:
+    with (
+        stoppable(grace=0, last=LAST_SECONDS),
+        LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server,
+    ):
         server.wait()
         say_where()
         if earlier := earlier_profile(plan):
@@ -95,21 +101,27 @@ def mend_flow_runs(plan: Plan) -> None:
     """Say which runs the server took for running although a kill had ended them; they are Crashed now."""
     from flows.deploy.ends import mend
 
+<<<<<<< HEAD
     if mended := mend(Path(plan.config.work_dir)):
         note(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
+=======
+    if mended := mend(plan.config):
+        _say(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
+>>>>>>> nights
 
 
 def serve(plan: Plan) -> None:
     """Register the deployment and serve it until interrupted, one run at a time."""
     from flows.deploy.notifying import register_notifications
     from flows.deploy.registering import make_runner
+    from flows.deploy.serving import serve as serve_runner
     from flows.deploy.triggers import watching
 
     runner, deployment_id = make_runner(plan)
     register_notifications(plan, deployment_id)
     note(f"serving retrain/{plan.name}; `prefect deployment run 'retrain/{plan.name}'` starts a run at once")
     with watching(plan, deployment_id):
-        runner.serve()
+        serve_runner(runner, deployment_id, plan.config)
 
 
 def hand_over(plan: Plan) -> None:

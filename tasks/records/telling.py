@@ -86,7 +86,7 @@ def _posted(address: str, body: dict[str, Any]) -> bool:
             return True
     except (OSError, ValueError) as error:  # ValueError: an answer that is no HTTP
         _say(
-            f"a webhook of schedule.notify does not take what it is told ({type(error).__name__}); the next end tells it again"
+            f"a webhook of schedule.notify does not answer ({type(error).__name__}); the next end tells it again"
         )
         return False
 
