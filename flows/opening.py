@@ -17,10 +17,10 @@ from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.records.split_chain import splits_begin_with
 from tasks.records.template import TEMPLATE_FILE, checked_template
+from tasks.stages.champion import load_champion
 from tasks.tracking.champion import Champion
-from tasks.tracking.registry import find_champion, load_champion, look_up_champion
-from tasks.tracking.sync import deliver_waiting
-from tasks.tracking.tracking import Tracking
+from tasks.tracking.registry import find_champion, look_up_champion
+from tasks.tracking.tracking import Tracking, deliver_waiting
 from tracewheel.config import SamplerSections
 from tracewheel.config.precision import dtype_line
 from tracewheel.core.errors import DataError

@@ -17,8 +17,8 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from tasks.closing.lineage import log_lineage, told
-from tasks.closing.report import Outcome, write_report
+from tasks.closing.lineage import told
+from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import Driver
 from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run
@@ -30,12 +30,11 @@ from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
+from tasks.stages.champion import promote_policy
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_and_log, evaluate_policy
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
-from tasks.tracking.datasets import log_datasets
-from tasks.tracking.registry import promote_policy
 from tracewheel.config import RolloutSections
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
@@ -122,7 +121,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             summary = run.driver.call(write_report, run, outcome, version)
         if scheduled:
             keep_house_after(run)
-        return summary
+        return summary | told_by_mlflow(run.record)
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,9 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     """The rest of the diagram: warm starts, reinforcement learning, evaluation, gate."""
     prepared = prepared or prepare(run)
     traces, start, curated = prepared.traces, prepared.start, prepared.curated
-    log_datasets(run, traces, curated)
-    log_lineage(run)
+    if run.tracking:
+        run.reporter.say(curated.result["split_ledger"]["says"])
+        run.tracking.log()
     run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
     look_at_memory(run, curated)
@@ -170,7 +170,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     evaluations: dict[str, dict[str, Entry]] = {name: {} for name in compared}
     for split in (HELD_OUT, HARDER):
         for name, policy in compared.items():
-            evaluations[name][split] = evaluate_and_log(run, policy=policy, curated=curated, split=split)
+            evaluations[name][split] = evaluate_policy(run, policy=policy, curated=curated, split=split)
     gate = gate_policy(
         run,
         challenger=evaluations["rl"][HELD_OUT],

@@ -69,8 +69,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     result = {**produce_whole(Path(options.out), produce), "out": options.out}
     if options.run:
         from tasks.records.audit import note_audit
+        from tasks.tracking.log_run import log_run
 
         note_audit(config, options.run, Path(options.out))
+        logged = log_run(Path(config.work_dir) / options.run, config.tracking)
+        if logged.waits:
+            note(f"MLflow: {logged.reason}; `tracewheel runs sync` delivers it")
     graders = [*result["verifiers"].values(), *result["judges"].values()]
     failed = [f"{grader['kind']} {reason}" for grader in graders for reason in grader["reasons"]]
     if failed:

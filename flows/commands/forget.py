@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, "ingest.paths", "policy.base", prefect=True)
     from tasks.afterwards.forgetting import forget as forget_all
     from tasks.afterwards.forgetting import look_for
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
     from tracewheel.operations.forgetting import Wanted
 
     wanted = Wanted.of(options.users, options.sessions, options.traces, config.ingest.redaction)

@@ -63,8 +63,8 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
         place = "on the Pareto front" if point["on_front"] else beaten
         console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
-    if waiting := summary.get("mlflow_waiting"):
-        text = f"MLflow      {waiting} records wait: the next run delivers them, or `tracewheel runs sync {profile}`"
+    if summary.get("mlflow_waiting"):
+        text = f"MLflow      the run waits for it: the next run delivers it, or `tracewheel runs sync {profile}`"
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     for name, label in PLACES.items():
         if summary.get(name):

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -27,7 +26,7 @@ from tracewheel.curation.outcomes import REPLAYED, replayed_outcomes, selected
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.batch_profile import BatchProfile, Profiler
 from tracewheel.operations.batches import ACCEPTED, HELD, Batch, Batches, LogPart
-from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, read_intake, sentences
+from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, sentences
 from tracewheel.operations.screening import reasons, screen
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.shortfall import frequent_reasons
@@ -150,13 +149,6 @@ def note_intake(run: Run, traces: Entry) -> list[str]:
     intake = intake_of(traces.result, examples, Batches(run.config.work_dir))
     run.record.write(INTAKE_FILE, intake)
     return sentences(intake)
-
-
-def intake_tags(run: Run) -> dict[str, str]:
-    """What MLflow's run is tagged with of it."""
-    intake = read_intake(run.record.path, Path(run.config.work_dir)) or {"batches": [], "quarantined": 0, "read": 0}
-    held = ", ".join(f"{batch['id']}: {'; '.join(batch['reasons'])}" for batch in intake["batches"])
-    return {"held_batches": held[:4000] or "none", "quarantined": f"{intake['quarantined']} of {intake['read']}"}
 
 
 def _begin_in(new: Sequence[LogPart]) -> Callable[[pyarrow.Table], list[bool]]:

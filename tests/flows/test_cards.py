@@ -94,7 +94,7 @@ RESULTS = {
     },
     "runs labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
     "dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
-    "runs sync": {"delivered": 12, "waiting": 0},
+    "runs sync": {"delivered": ["abc"], "waiting": 0},
     "runs gc": {
         "work_dir": "runs", "freed": False, "bytes": 5_000_000, "kinds": {"rollout": {"entries": 3, "bytes": 5_000_000}},
         "kept": {"entries": 20, "store_bytes": 90_000_000, "runs": {"abc": "the champion's"}}, "champion": "version 2",

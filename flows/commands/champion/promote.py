@@ -104,7 +104,7 @@ def _registered(config: RetrainConfig, run: Any, weights: Path, verdict: dict[st
     from tasks.engine.reading import begin_run
     from tasks.tracking.promotion import WAITING
     from tasks.tracking.registry import register
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
 
     require_mlflow(config, "champion promote", note)
     with tracked(run or begin_run(config)) as run:

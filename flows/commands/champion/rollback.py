@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, "policy.base", prefect=True)
     from tasks.tracking.rollback import roll_back
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
 
     require_mlflow(config, "champion rollback", note)
     return roll_back(config, options.to, options.why)

@@ -17,9 +17,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, prefect=True)
     from tasks.records.decisions import last_decision
     from tasks.tracking.registry import find_champion
+    from tasks.tracking.tracking import waiting_runs
     from tracewheel.core.run_record import find_runs
     from tracewheel.core.run_state import describe
-    from tracewheel.core.spool import Spool
     from tracewheel.core.store import Store
     from tracewheel.operations.batches import HELD, Batches
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "champion": champion.to_record() if champion else None,
         "note": says,
         "decision": last_decision(config.work_dir),
-        "waiting": len(Spool.of(config.work_dir).waiting()),
+        "waiting": len(waiting_runs(config.work_dir)),
         "held_batches": [batch.to_record() for batch in Batches(config.work_dir).all() if batch.state == HELD],
     }
 
@@ -63,7 +63,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         what = f"{'started' if line['starts'] else 'skipped'}{again}: {line['why']}"
         rows.append(("last decision", f"{line['at'][:16].replace('T', ' ')} {what}"))
     if waiting := result.get("waiting"):
-        rows.append(("for MLflow", f"{number(waiting)} records wait; tracewheel runs sync {profile} delivers them"))
+        rows.append(("for MLflow", f"{number(waiting)} runs wait; tracewheel runs sync {profile} delivers them"))
     done = runs and runs[0]["report"]
     return Card(
         f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",

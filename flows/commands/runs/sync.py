@@ -11,18 +11,18 @@ from tracewheel.core.errors import InfrastructureError
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Deliver what waits in the work folder, in order.
+    """Bring MLflow to what the folders of the work folder's runs say.
 
     Raises:
-        InfrastructureError: something still waits.
+        InfrastructureError: a run still waits.
     """
     config = profile_of(options)
-    from tasks.tracking.sync import deliver_waiting
+    from tasks.tracking.tracking import deliver_waiting
 
-    done = deliver_waiting(config.work_dir, note, quick=False)
+    done = deliver_waiting(config.work_dir, note, every=True)
     if done.waiting:
-        raise InfrastructureError(f"{done.count} records delivered, {done.waiting} still wait for MLflow: {done.reason}")
-    return {"delivered": done.count, "waiting": 0}
+        raise InfrastructureError(f"{len(done.waiting)} runs still wait for MLflow: {done.reason}")
+    return {"delivered": list(done.runs), "waiting": 0}
 
 
-COMMAND = Command("runs sync", "deliver to MLflow what waits since it was away", profile_options, run)
+COMMAND = Command("runs sync", "bring MLflow to what the runs' folders say", profile_options, run)
