@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 # For triggers: the characters between a name and its value in escaped bytes, where a tab may be a backslash and a t.
@@ -17,6 +19,17 @@ _MEMORY = 256 << 20  # an upper bound for RE2's tables, which need a few megabyt
 # On text that nobody wrote, such as an image in base64 or a million digits, nearly every byte makes a state that the set has
 # not seen, and a megabyte takes it 7 to 14 s. Alone, all expressions together take 0.2 s for a megabyte of anything.
 _LONG = 1 << 10
+
+
+@cache
+def _all_forms() -> dict[str, list[tuple[str, str, str]]]:
+    tables = tomllib.loads((Path(__file__).parent / "forms.toml").read_text(encoding="utf-8"))
+    return {name: [(first, second, third) for first, second, third in rows] for name, rows in tables.items()}
+
+
+def read_forms(table: str) -> list[tuple[str, str, str]]:
+    """The rows of a table of `forms.toml`, which says what its columns are."""
+    return _all_forms()[table]
 
 
 def as_found(value: str) -> str | None:
