@@ -22,14 +22,23 @@ _LONG = 1 << 10
 
 
 @cache
-def _all_forms() -> dict[str, list[tuple[str, str, str]]]:
-    tables = tomllib.loads((Path(__file__).parent / "forms.toml").read_text(encoding="utf-8"))
-    return {name: [(first, second, third) for first, second, third in rows] for name, rows in tables.items()}
+def _tables() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "forms.toml").read_text(encoding="utf-8"))
 
 
 def read_forms(table: str) -> list[tuple[str, str, str]]:
     """The rows of a table of `forms.toml`, which says what its columns are."""
-    return _all_forms()[table]
+    return [(first, second, third) for first, second, third in _tables()[table]]
+
+
+def read_words(table: str) -> list[str]:
+    """A list of `forms.toml`."""
+    return list(_tables()[table])
+
+
+def any_of(table: str) -> str:
+    """An expression for any word of a list of `forms.toml`."""
+    return f"(?:{'|'.join(read_words(table))})"
 
 
 def as_found(value: str) -> str | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from tracewheel.traces.redaction.detector import Detector, read_forms
+from tracewheel.traces.redaction.detector import Detector, any_of, read_forms
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 _START, _END = r"(?<![\w.\-/+])", r"(?![\w\-/]|\.\d)"
@@ -19,24 +19,11 @@ _NOT_PERSONAL = (
     r"|build|version|ref|commit|hash)"
     r"(?:[ _.\-]?(?:number|no|nr|id|code|key))?[\"'` \t:=#.]{0,4}$"
 )
-_WORDS = (
-    r"ssn|social[ _\-]?security|national[ _\-]?(?:insurance|id(?:entity|entification)?)|nino"
-    r"|tax(?:payer)?[ _\-]?(?:id(?:entification|entity)?|file)"
-    r"|nhs|cpf|aadhaa?r|pan card|pesel|nip|codice fiscale|insee|s(?:é|e)curit(?:é|e) sociale|steuer[ \-]?(?:id"
-    r"|nr|nummer)\w{0,20}"
-    r"|steueridentifikationsnummer|sozialversicherungsnummer|rentenversicherungsnummer|burgerservicenummer|bsn|personnummer"
-    r"|personal[ _\-]?(?:id|identity|identification)|henkil(?:ö|o)tunnus|hetu|f(?:ø|o)dselsnummer|cpr|ahv|avs"
-    r"|social insurance"
-    r"|id[ _\-]?(?:number|no|nr|card)|identity[ _\-]?(?:card|number)|주민등록번호|身份证号?码?|curp|cuit|cuil|nric|kimlik"
-    r"|cnp|rodné číslo|oib|αμκα|ΑΜΚΑ|amka"
-    r"|egn|thai id|ppsn?|isikukood|asmens kodas|rijksregisternummer|numéro national|medicare|medicaid"
-    r"|voter[ _]?id|(?:personal)?ausweis\w{0,8}|mbi|itin"
-    r"|(?-i:SIN|TIN|PAN|FIN|NIR|RUT|NIE|NIF|DNI|TFN|IRD|UTR)"
-)
+_WORDS = any_of("national_id_words")
 _BETWEEN = rf"[ \t:=#.,()*°º№{QUOTES}\-]"
 _NUMBER = r"[A-Z]{0,5}[ \-]?\d[\dA-Z]*(?:[ ./\-](?=[\dA-Z]*\d)[\dA-Z]{1,8}){0,7}(?:[ \-]?[A-Z](?!\w))?"
 _NAMED = re.compile(
-    rf"(?:\b|_|(?<=[a-z]))(?:{_WORDS})(?:[ _.\-]?(?:numbers?|num|no|nr|id|code|card|n°|nº|#)(?![A-Za-z]))*"
+    rf"(?:\b|_|(?<=[a-z])){_WORDS}(?:[ _.\-]?(?:numbers?|num|no|nr|id|code|card|n°|nº|#)(?![A-Za-z]))*"
     rf"{_BETWEEN}{{1,8}}(?:(?:is|was|are|ist|est|es|:){_BETWEEN}{{1,4}})?({_NUMBER})(?![\w])",
     re.IGNORECASE | re.ASCII,
 )
