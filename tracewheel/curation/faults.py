@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -58,7 +58,7 @@ class FinishedEpisode:
     stop_reason: str = ""
 
 
-def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None, ignored_tools: Collection[str] = ()) -> Fault:
+def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None) -> Fault:
     """The fault of an episode that is known to have failed.
 
     Faults are looked for in this order:
@@ -75,7 +75,6 @@ def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None, i
     Args:
         episode: The episode.
         divergence: Its divergence from a success of the same task.
-        ignored_tools: Tools whose calls are not compared, such as one to think aloud with.
     """
     calls = calls_in(episode.messages)
     in_calls = _invented(calls, episode.tools) or _invalid(calls, episode.tools) or _looped(calls)
@@ -89,7 +88,7 @@ def find_fault(episode: FinishedEpisode, divergence: Divergence | None = None, i
     for part, (kind, detail) in FAULT_OF_PART.items():
         if part in missed:
             return Fault(kind, detail)
-    compared = _compared(divergence, ignored_tools) if divergence else None
+    compared = _compared(divergence) if divergence else None
     if compared:
         return compared
     return Fault(WRONG_FINAL_STATE, f"failed_{missed[0]}") if missed else Fault(UNKNOWN)
@@ -127,9 +126,8 @@ def _looped(calls: Sequence[LoggedCall]) -> Fault | None:
     return None
 
 
-def _compared(divergence: Divergence, ignored: Collection[str]) -> Fault | None:
-    missing = [name for name in divergence.missing if name not in ignored]
-    extra = [name for name in divergence.extra if name not in ignored]
+def _compared(divergence: Divergence) -> Fault | None:
+    missing, extra = divergence.missing, divergence.extra
     if missing and not extra:
         return Fault(EARLY_STOP, f"never called {', '.join(missing)}")
     both = [name for name in missing if name in extra]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +65,7 @@ def label_of(verified: float | None, logged: float | None, judged: float | None 
     return Label(NOT_KNOWN, None)
 
 
-def label_episodes(
-    episodes: pandas.DataFrame, *, replay_proves: bool = True, ignored_tools: Collection[str] = ()
-) -> tuple[pandas.DataFrame, dict[str, Any]]:
+def label_episodes(episodes: pandas.DataFrame, *, replay_proves: bool = True) -> tuple[pandas.DataFrame, dict[str, Any]]:
     """Label episodes.
 
     Args:
@@ -76,7 +74,6 @@ def label_episodes(
             `opening`: the number of messages of an earlier conversation, which is not checked for faults.
         replay_proves: Whether `success` is proof. A recorded environment's is not: it measures similarity to another
             episode, so it counts as judged, after the logged reward.
-        ignored_tools: Tools whose calls are not compared, such as one to think aloud with.
 
     Returns:
         The frame with `LABEL_COLUMNS`, and the report of `label_report`. The columns: `outcome_source` (one of `SOURCES`)
@@ -103,7 +100,7 @@ def label_episodes(
     rows = []
     for record, label in zip(records, known, strict=True):
         divergence = _divergence(record, successes) if label.failed else None
-        fault = _fault(record, divergence, ignored_tools) if label.failed else None
+        fault = _fault(record, divergence) if label.failed else None
         rows.append(_columns(label, fault, divergence))
     labels = pandas.DataFrame(rows, columns=list(LABEL_COLUMNS), index=episodes.index)
     labels = labels.astype({"label": "float64", "diverges_at": "Int64", "diverges_message": "Int64"})
@@ -171,7 +168,7 @@ def _divergence(record: Mapping[str, Any], successes: Mapping[str, list[Path]]) 
     return first_divergence(path_of(record), known) if known else None
 
 
-def _fault(record: Mapping[str, Any], divergence: Divergence | None, ignored: Collection[str]) -> Fault:
+def _fault(record: Mapping[str, Any], divergence: Divergence | None) -> Fault:
     messages = json.loads(record["messages"])
     breakdown, ended, stop = record.get("breakdown"), record.get("ended"), record.get("stop_reason")
     episode = FinishedEpisode(
@@ -181,7 +178,7 @@ def _fault(record: Mapping[str, Any], divergence: Divergence | None, ignored: Co
         ended=bool(ended) if isinstance(ended, bool) and ended else conversation_ended(messages),
         stop_reason=stop if isinstance(stop, str) else "",
     )
-    return find_fault(episode, divergence, ignored)
+    return find_fault(episode, divergence)
 
 
 def _columns(label: Label, fault: Fault | None, divergence: Divergence | None) -> tuple[Any, ...]:

@@ -21,9 +21,7 @@ from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden, check_out_folder
 from tracewheel.core.store import PARTIAL, PREVIOUS, disk_errors, flush, remove
 from tracewheel.traces.counts import Counts
-from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.ingested_folder import (
-    INDEXES,
     INGESTED,
     PLACES_FOLDER,
     QUARANTINE_FILE,
@@ -103,12 +101,11 @@ class Archive:
             raise DataError(f"{self.path}: exists and has no {STATE_FILE}; choose another --out, or replace it with --full")
         try:
             stored = json.loads(file.read_text())
-            known = StoredHashes(*(HashIndex.load(self.path / f"{name}.hashes") for name in INDEXES))
             state = ArchiveState(
                 stored["settings"],
                 Ledger.from_record(stored["files"]),
                 Counts.of_report(stored["totals"]),
-                known,
+                StoredHashes.load(self.path),
                 stored["parts"],
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -150,8 +147,7 @@ class Archive:
     def commit(self, state: ArchiveState, report: dict[str, Any]) -> None:
         """Replace the folder with the version that `begin` began."""
         write_report(self._next, report)
-        for name, index in zip(INDEXES, (state.known.contents, state.known.ids, state.known.span_traces), strict=True):
-            index.save(self._next / f"{name}.hashes")
+        state.known.save(self._next)
         stored = {
             "version": STATE_VERSION,
             "settings": state.settings,

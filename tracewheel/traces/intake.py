@@ -28,6 +28,7 @@ from tracewheel.traces.counts import FORGOTTEN, Counts
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
+from tracewheel.traces.ingested_folder import INDEXES
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
 from tracewheel.traces.places import Origin, PlacesWriter
 from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
@@ -50,6 +51,21 @@ class StoredHashes:
     contents: HashIndex = field(default_factory=HashIndex)
     ids: HashIndex = field(default_factory=HashIndex)
     span_traces: HashIndex = field(default_factory=HashIndex)
+
+    def save(self, folder: Path) -> None:
+        """Write them into a folder, a file each."""
+        for name in INDEXES:
+            getattr(self, name).save(folder / f"{name}.hashes")
+
+    @classmethod
+    def load(cls, folder: Path) -> StoredHashes:
+        """What `save` wrote.
+
+        Raises:
+            OSError: a file is missing.
+            ValueError: a file is damaged.
+        """
+        return cls(*(HashIndex.load(folder / f"{name}.hashes") for name in INDEXES))
 
 
 class IntakeFiles(NamedTuple):

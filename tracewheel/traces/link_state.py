@@ -17,7 +17,6 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
 from tracewheel.traces.archive import link_file, part_name
 from tracewheel.traces.counts import Counts
-from tracewheel.traces.hash_index import HashIndex
 from tracewheel.traces.ingested_folder import INDEXES, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.slices import Slice
@@ -68,7 +67,7 @@ class LinkState:
         stored = read_state(folder)
         if stored is None:
             raise DataError(f"{folder}: is damaged; delete it, and the next run ingests everything anew")
-        known = StoredHashes(*(HashIndex.load(folder / f"{name}.hashes") for name in INDEXES))
+        known = StoredHashes.load(folder)
         return cls(Counts.of_report(stored["totals"]), known, stored["parts"], set(stored["sessions"]), stored["taught"])
 
     def plan(self, log: LogSlices) -> tuple[tuple[Slice, ...], int]:
@@ -91,8 +90,7 @@ class LinkState:
         made = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
         remove(made)
         made.mkdir(parents=True)
-        for name, index in zip(INDEXES, (self.known.contents, self.known.ids, self.known.span_traces), strict=True):
-            index.save(made / f"{name}.hashes")
+        self.known.save(made)
         record = {
             "version": VERSION,
             "totals": self.totals.report(),

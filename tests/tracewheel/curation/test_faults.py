@@ -148,16 +148,6 @@ def test_a_failure_is_compared_with_a_success(failed, success, kind, detail):
     assert known == Fault("wrong_final_state", "forgot_manifest")
 
 
-def test_ignored_tools_are_not_compared():
-    one = Path.of("f", episode(("think", {"of": "x"}), ("take", {})), [])
-    other = Path.of("s", episode(("think", {"of": "y"}), ("take", {})), [])
-    divergence = first_divergence(one, [other])
-    tools = [{"function": {"name": name}} for name in ("think", "take")]
-    messages = episode(("think", {"of": "x"}), ("take", {}))
-    assert find_fault(FinishedEpisode(messages, tools), divergence).kind == "wrong_arguments"
-    assert find_fault(FinishedEpisode(messages, tools), divergence, ["think"]).kind == "unknown"
-
-
 def test_without_known_tools_none_is_invented():
     assert find_fault(FinishedEpisode(episode(("anything", {})), [])).kind == "unknown"
 

@@ -178,6 +178,11 @@ def as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def tool_call(identity: str | None, name: Any, arguments: Any) -> dict[str, Any]:
+    """A call in OpenAI's form; arguments are an object or JSON text."""
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
+
+
 def arguments_text(arguments: Any) -> str:
     """A call's arguments as JSON text; `{}` without arguments."""
     return as_text(arguments) or "{}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.dialects import parsed, tie_calls
 
 
@@ -25,13 +26,16 @@ class ModelCall:
 
 @dataclass
 class ToolRun:
-    """One run of a tool, logged outside the conversation. `result` and `arguments` are None if not logged."""
+    """One run of a tool, logged outside the conversation. `result` (it becomes text) and `arguments` are None if not logged."""
 
     start: float
     name: str | None
     call_id: str | None
-    result: str | None
+    result: Any
     arguments: Any = None
+
+    def __post_init__(self) -> None:
+        self.result = None if self.result is None else as_text(self.result)
 
 
 @dataclass

@@ -16,11 +16,11 @@ from tracewheel.traces.readers.content import (
     RESULT_KEYS,
     TEXTS,
     Content,
-    arguments_text,
     as_text,
     identity_of,
     read_parts,
     read_steps,
+    tool_call,
 )
 from tracewheel.traces.readers.unread import check_item
 
@@ -264,7 +264,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     arguments = next((function[key] for key in keys if function.get(key) is not None), None)
     identity = identity_of(next((call[key] for key in ("id", *CALL_IDS) if call.get(key)), None))
     name = function.get("name") or function.get("toolName") or function.get("tool_name")
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
+    return tool_call(identity, name, arguments)
 
 
 def parsed(value: Any) -> Any:

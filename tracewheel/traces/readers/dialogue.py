@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.content import arguments_text, as_text, identity_of
+from tracewheel.traces.readers.content import as_text, identity_of, tool_call
 from tracewheel.traces.readers.dialects import tie_calls
 
 
@@ -53,8 +53,7 @@ class Dialogue:
 
     def called(self, identity: Any, name: Any, arguments: Any) -> None:
         """Add a call to the agent's turn; arguments are an object or JSON text. An id may be missing."""
-        function = {"name": name, "arguments": arguments_text(arguments)}
-        self.turn.setdefault("tool_calls", []).append({"id": identity_of(identity), "type": "function", "function": function})
+        self.turn.setdefault("tool_calls", []).append(tool_call(identity_of(identity), name, arguments))
 
     def replied(self, identity: Any, name: Any, content: Any) -> None:
         """Add a tool's reply; content that is not text becomes JSON text."""

@@ -266,7 +266,7 @@ def tool_run(observation: dict[str, Any]) -> ToolRun:
     given = parsed(observation.get("input"))
     given = given["input"] if isinstance(given, dict) and given.keys() == {"input"} else given
     start = nanoseconds(observation.get("startTime"))
-    return ToolRun(start, name, call_id, None if result is None else as_text(result), given)
+    return ToolRun(start, name, call_id, result, given)
 
 
 def attributes_of(observation: dict[str, Any]) -> dict[str, Any]:

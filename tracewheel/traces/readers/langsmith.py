@@ -158,7 +158,7 @@ def _tool_run(run: dict[str, Any]) -> ToolRun:
     message = flat(output) or (output if isinstance(output, dict) and "tool_call_id" in output else None)
     identity = text_field(message, "tool_call_id") if message else None
     result = (read_messages([{"type": "tool", **message}])[0]["content"] if message else output) if output else run.get("error")
-    return ToolRun(nanoseconds(run.get("start_time")), run.get("name"), identity, None if result is None else as_text(result))
+    return ToolRun(nanoseconds(run.get("start_time")), run.get("name"), identity, result)
 
 
 def _of_root(root: dict[str, Any]) -> Conversation:

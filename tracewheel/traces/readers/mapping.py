@@ -9,7 +9,7 @@ from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
 from tracewheel.core.paths import JsonPath, MissingPath
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace
-from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
+from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
 from tracewheel.traces.readers.dialects import ROLE_NAMES, parsed
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.tools import as_tools
@@ -200,8 +200,7 @@ def _call(paths: CallPaths, call: Any, made_id: str, where: str) -> dict[str, An
     if not isinstance(name, str) or not name:
         raise InvalidRecord("tool calls unreadable", f"{where}: name {_why_missing(paths.name, call)}")
     identity = identity_of(JsonPath(paths.id).get(call)) if paths.id else None
-    arguments = arguments_text(_first(paths.arguments, call))
-    return {"id": identity or made_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return tool_call(identity or made_id, name, _first(paths.arguments, call))
 
 
 def _has_parts(rule: MessagePaths, element: Any) -> bool:

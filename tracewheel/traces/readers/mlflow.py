@@ -137,7 +137,7 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
     for span in spans:
         if _attribute(span, KIND) == "TOOL":
             result = _attribute(span, "mlflow.spanOutputs")
-            runs.append(ToolRun(span.start, span.name, None, None if result is None else as_text(result)))
+            runs.append(ToolRun(span.start, span.name, None, result))
     return runs
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field
-from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialogue import Dialogue
 from tracewheel.traces.readers.reader import Reader, Signs
@@ -107,7 +106,7 @@ def _model_call(span: dict[str, Any], data: dict[str, Any]) -> ModelCall:
 
 def _tool_run(span: dict[str, Any], data: dict[str, Any]) -> ToolRun:
     output = data.get("output")
-    return ToolRun(nanoseconds(span.get("started_at")), data.get("name"), None, None if output is None else as_text(output))
+    return ToolRun(nanoseconds(span.get("started_at")), data.get("name"), None, output)
 
 
 READER = Reader(FORMAT, recognises, read, "group", Signs.NAMED, parts=parts)

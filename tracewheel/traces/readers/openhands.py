@@ -14,7 +14,7 @@ from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers import openhands_sdk
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, reward_field, text_field
-from tracewheel.traces.readers.content import arguments_text, as_text
+from tracewheel.traces.readers.content import as_text, tool_call
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.scores import MODEL, LoggedScore, scores_info
 from tracewheel.traces.readers.tools import as_tools
@@ -195,8 +195,7 @@ class _Stream:
 
 
 def _call(identity: Any, function: dict[str, Any]) -> dict[str, Any]:
-    arguments = arguments_text(function.get("arguments"))
-    return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": arguments}}
+    return tool_call(identity, function.get("name"), function.get("arguments"))
 
 
 def _content(event: dict[str, Any]) -> str:

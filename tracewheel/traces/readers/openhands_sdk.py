@@ -16,7 +16,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, reward_field, text_field
-from tracewheel.traces.readers.content import arguments_text, as_text, read_parts
+from tracewheel.traces.readers.content import as_text, read_parts, tool_call
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.scores import MODEL, LoggedScore, scores_info
 
@@ -222,7 +222,7 @@ class _Stream:
                 self.left_out["calls without a result"] += 1
                 continue
             given = logged.get("arguments") if logged else _without_kind(event.get("action"))
-            calls.append(_call(identity, logged.get("name") or event.get("tool_name"), given))
+            calls.append(tool_call(identity, logged.get("name") or event.get("tool_name"), given))
             if result is not None:
                 replies.append({"role": "tool", "tool_call_id": identity, "content": _result_text(result)})
         thought = "".join(_text(event.get("thought")) for event in turn)
@@ -238,7 +238,7 @@ class _Stream:
         if event is None:
             return
         output = next((event[key] for key in ("raw_output", "content") if event.get(key) is not None), None)
-        call = _call(identity, event.get("tool_kind") or event.get("title"), event.get("raw_input"))
+        call = tool_call(identity, event.get("tool_kind") or event.get("title"), event.get("raw_input"))
         self.messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         self.messages.append({"role": "tool", "tool_call_id": identity, "content": as_text(output)})
 
@@ -256,10 +256,6 @@ def _turns(events: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         if response:
             of_response[response] = turns[-1]
     return turns
-
-
-def _call(identity: str, name: Any, arguments: Any) -> dict[str, Any]:
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments_text(arguments)}}
 
 
 def _without_kind(action: Any) -> Any:

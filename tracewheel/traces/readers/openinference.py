@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun
 from tracewheel.traces.readers.dialects import as_chat, parsed
 from tracewheel.traces.readers.otel import model_of
@@ -110,5 +109,5 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
         name = first_text(attributes, "tool.name", "ai.toolCall.name") or span.name
         call_id = first_text(attributes, "tool_call.id", "tool.id", "ai.toolCall.id")
         result = next((attributes[key] for key in ("output.value", "ai.toolCall.result") if key in attributes), None)
-        runs.append(ToolRun(span.start, name, call_id, None if result is None else as_text(result)))
+        runs.append(ToolRun(span.start, name, call_id, result))
     return runs

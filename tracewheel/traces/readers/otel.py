@@ -109,11 +109,7 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
         result = next(
             (attributes[key] for key in ("gen_ai.tool.call.result", "tool_response", "output.value") if key in attributes), None
         )
-        runs.append(
-            ToolRun(
-                span.start, name, first_text(attributes, "gen_ai.tool.call.id"), None if result is None else as_text(result)
-            )
-        )
+        runs.append(ToolRun(span.start, name, first_text(attributes, "gen_ai.tool.call.id"), result))
     return runs
 
 

@@ -17,7 +17,7 @@ from tracewheel.core.strict_json import check_json, parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, message_list, reward_field
-from tracewheel.traces.readers.content import arguments_text, as_text, identity_of
+from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, tool_call
 from tracewheel.traces.readers.dialects import tie_calls
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tools import as_tools
@@ -151,7 +151,7 @@ def _call(call: Any, position: int) -> dict[str, Any]:
         )
     arguments = next((call[key] for key in ("arguments", "parameters") if call.get(key) is not None), None)
     identity = call.get("id") if isinstance(call.get("id"), str) else None
-    return {"id": identity, "type": "function", "function": {"name": call["name"], "arguments": arguments_text(arguments)}}
+    return tool_call(identity, call["name"], arguments)
 
 
 READER = Reader(FORMAT, recognises, read)
@@ -168,9 +168,9 @@ def hermes_turn(text: str) -> dict[str, Any] | None:
         if isinstance(value, dict) and isinstance(value.get("name"), str):
             arguments = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), None)
             identity = identity_of(next((value[key] for key in ("id", "tool_call_id") if value.get(key)), None))
-            calls.append(_written_call(identity, value["name"], arguments_text(arguments)))
+            calls.append(tool_call(identity, value["name"], arguments_text(arguments)))
         elif name := NAME.search(block):
-            calls.append(_written_call(None, name[1], block))
+            calls.append(tool_call(None, name[1], block))
         else:
             return None
     if not calls:
@@ -203,7 +203,7 @@ def react_turn(text: str) -> dict[str, Any] | None:
     value = parsed_literal(match[2])
     arguments = arguments_text(value if isinstance(value, dict) else match[2])
     said = text[: match.start()].strip()
-    return {"role": "assistant", "content": said or None, "tool_calls": [_written_call(None, match[1].strip(), arguments)]}
+    return {"role": "assistant", "content": said or None, "tool_calls": [tool_call(None, match[1].strip(), arguments)]}
 
 
 def tools_in(text: str) -> list[Any]:
@@ -234,7 +234,3 @@ def parsed_literal(text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
     return value
-
-
-def _written_call(identity: str | None, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}

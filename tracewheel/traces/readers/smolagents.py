@@ -13,7 +13,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, time_text
-from tracewheel.traces.readers.content import arguments_text, as_text, identity_of, read_parts
+from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
 from tracewheel.traces.readers.reader import Reader
 
 FORMAT = "smolagents"
@@ -112,8 +112,7 @@ def _acted(step: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     function = object_field(call, "function")
-    named = {"name": function.get("name"), "arguments": arguments_text(function.get("arguments"))}
-    return {"id": identity_of(call.get("id")), "type": "function", "function": named}
+    return tool_call(identity_of(call.get("id")), function.get("name"), function.get("arguments"))
 
 
 READERS = (Reader(FORMAT, recognises, read_result), Reader(FORMAT, is_step, read, "list"))

@@ -11,7 +11,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, object_field, text_field
-from tracewheel.traces.readers.content import as_text, read_parts
+from tracewheel.traces.readers.content import read_parts
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
 from tracewheel.traces.readers.dialects import as_chat
 from tracewheel.traces.readers.dialogue import Dialogue
@@ -128,7 +128,7 @@ def _model_call(call: dict[str, Any]) -> ModelCall | None:
 
 def _tool_run(call: dict[str, Any]) -> ToolRun:
     output = call.get("output") if call.get("output") is not None else call.get("exception")
-    return ToolRun(nanoseconds(call.get("started_at")), _operation(call), None, None if output is None else as_text(output))
+    return ToolRun(nanoseconds(call.get("started_at")), _operation(call), None, output)
 
 
 def _scores(call: dict[str, Any], whole: bool) -> list[LoggedScore]:

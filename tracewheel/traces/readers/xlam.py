@@ -11,7 +11,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace
-from tracewheel.traces.readers.content import arguments_text
+from tracewheel.traces.readers.content import tool_call
 from tracewheel.traces.readers.dialects import parsed, tie_calls
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.readers.tools import as_tools
@@ -42,8 +42,7 @@ def read(value: Any, place: Place) -> Trace:
     for number, answer in enumerate(answers):
         if not isinstance(answer, dict) or not isinstance(answer.get("name"), str):
             raise InvalidRecord("tool calls unreadable", f"answer {number} has no name of a tool")
-        function = {"name": answer["name"], "arguments": arguments_text(answer.get("arguments"))}
-        calls.append({"id": None, "type": "function", "function": function})
+        calls.append(tool_call(None, answer["name"], answer.get("arguments")))
     messages = [
         {"role": "user", "content": value["query"]},
         {"role": "assistant", "content": None, "tool_calls": calls},
