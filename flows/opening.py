@@ -11,7 +11,6 @@ from typing import Any
 import prefect.runtime.flow_run
 
 from flows.console.progress import TerminalReporter
-from flows.deploy.ends import mend
 from flows.setup import use_threads
 from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
@@ -38,7 +37,6 @@ def opened(run: Run, reporter: TerminalReporter) -> Iterator[None]:
     use_threads(run.config.threads)
     template = checked_template(run)
     with run.hold(prefect.runtime.flow_run.id), reporter.shown():
-        mend(Path(run.config.work_dir))
         run.record.write(TEMPLATE_FILE, template)
         yield
 

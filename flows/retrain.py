@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.console.progress import TerminalReporter
-from flows.deploy.ends import Skipped, begin, ending, in_order, skipped
+from flows.deploy.ends import Skipped, begin, crashed, ending, in_order, skipped, watched
 from flows.deploy.turns import in_turn
 from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
@@ -35,7 +35,7 @@ from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
-from tracewheel.config import RolloutSections
+from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
@@ -51,7 +51,7 @@ DESCRIPTION = (
 )
 
 
-@prefect.flow(name="retrain", description=DESCRIPTION, validate_parameters=False)
+@prefect.flow(name="retrain", description=DESCRIPTION, validate_parameters=False, on_crashed=[crashed])
 def retrain(
     profile: str,
     overrides: list[str] | None = None,
@@ -68,30 +68,33 @@ def retrain(
         scheduled: Nobody waits for it: end as «Skipped», with the reason, when there is nothing to learn.
         fresh: Begin on the logs as they are now, even if an earlier run is incomplete.
     """
-    with in_order(), in_turn(profile, overrides, run_dir, scheduled=scheduled) as in_the_way:
-        if in_the_way:
-            return Completed(name="Skipped", message=in_the_way)
-        return run_pipeline(profile, overrides, run_dir, scheduled=scheduled, fresh=fresh)
+    config = resolve_config(profile, overrides, run_dir)
+
+    def work() -> State[Any]:
+        with in_order(), in_turn(config, scheduled=scheduled) as in_the_way:
+            if in_the_way:
+                return Completed(name="Skipped", message=in_the_way)
+            return run_pipeline(config, scheduled=scheduled, fresh=fresh)
+
+    return watched(config, work, scheduled=scheduled)
 
 
 def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, driver: Driver, *, fresh: bool = False) -> Any:
     """`retrain` without Prefect's server; returns the summary."""
-    with in_order(), in_turn(profile, overrides, run_dir, scheduled=False):
+    config = resolve_config(profile, overrides, run_dir)
+    with in_order(), in_turn(config, scheduled=False):
         reporter = TerminalReporter()
-        run = begin_run(resolve_config(profile, overrides, run_dir), reporter, driver, fresh=fresh)
+        run = begin_run(config, reporter, driver, fresh=fresh)
         run = screened(run, fresh=fresh)
         return ending(run, lambda: whole(run, reporter, scheduled=False)).data
 
 
-def run_pipeline(
-    profile: str, overrides: list[str] | None, run_dir: str | None, *, scheduled: bool, fresh: bool = False
-) -> State[Any]:
+def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False) -> State[Any]:
     """What `retrain` does when its turn has come."""
     reporter = TerminalReporter()
-    config = resolve_config(profile, overrides, run_dir)
     if scheduled and waits_for_logs(config):
         return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
-    run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh)
+    run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh, tell=scheduled)
     if scheduled and (reason := nothing_new(run)):
         if not run.record.summary:
             note_tick(config.work_dir)

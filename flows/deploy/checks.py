@@ -170,14 +170,25 @@ def without_password(address: str) -> str:
 
 
 def _check_cron(cron: str) -> None:
-    from prefect.client.schemas.schedules import CronSchedule
+    """Refuse what Prefect's own scheduler cannot read, or finds no date for: it would be silent for ever."""
+    import asyncio
+
+    from prefect.server.schemas.schedules import CronSchedule
     from pydantic import ValidationError
 
     try:
-        CronSchedule(cron=cron)
+        schedule = CronSchedule(cron=cron)
     except ValidationError as error:
         hint = 'give minute, hour, day of month, month and day of week, as in "0 3 * * *" for each night at three'
         raise ConfigError(f'--cron "{cron}": no cron schedule; {hint}') from error
+    try:
+        comes = asyncio.run(schedule.get_dates(1))
+    except ValueError:  # no date in fifty years
+        comes = []
+    if not comes:
+        _, _, day, month, *_ = cron.split()
+        hint = f'day of month {day} is in none of the months "{month}"; mend one of the two, or give * as day of month'
+        raise ConfigError(f'--cron "{cron}": never comes: {hint}')
 
 
 def _check_base(base: str) -> None:

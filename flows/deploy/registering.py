@@ -62,11 +62,12 @@ def earlier_profile(plan: Plan) -> str | None:
 
 def make_runner(plan: Plan) -> tuple[Any, UUID]:
     """Prefect's runner with the deployment registered, and the deployment's id. `start` polls for runs."""
-    from flows.deploy.serving import OrderlyRunner
+    from prefect.runner import Runner
+
     from flows.retrain import retrain
 
     add_champion_limit(plan)
-    runner = OrderlyRunner(name=plan.name, limit=1, pause_on_shutdown=True)
+    runner = Runner(name=plan.name, limit=1, pause_on_shutdown=True)
     return runner, cast(UUID, runner.add_flow(retrain, **deployment_arguments(plan)))
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from flows.deploy.checks import without_password
-from flows.setup import resolve_config
 from tasks.tracking.client import sqlite_file
 from tracewheel.config import RetrainConfig
 from tracewheel.core.locks import hold
@@ -42,7 +41,7 @@ def champion_key(config: RetrainConfig) -> str:
 
 
 @contextlib.contextmanager
-def in_turn(profile: str, overrides: list[str] | None, run_dir: str | None, *, scheduled: bool) -> Iterator[str]:
+def in_turn(config: RetrainConfig, *, scheduled: bool) -> Iterator[str]:
     """Hold the champion while a run may change it. A run that nobody waits for waits for the others first.
 
     A run that was started by hand does not wait; where nobody holds the champion, it makes scheduled runs wait.
@@ -50,7 +49,6 @@ def in_turn(profile: str, overrides: list[str] | None, run_dir: str | None, *, s
     Yields:
         Why the run is not to go on; empty when it is.
     """
-    config = resolve_config(profile, overrides, run_dir)
     if not scheduled:
         with _held(config):
             yield ""

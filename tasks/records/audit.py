@@ -51,7 +51,7 @@ def note_audit(config: RetrainConfig, run_id: str, out: Path) -> None:
     """
     run = Run.on(config, run_id)
     if run.record.summary is None:
-        raise DataError(f"{run.record.path}: run {run_id} is not complete or not there; `tracewheel status` lists them")
+        raise DataError(f"{run.record.path}: run {run_id} is not complete or not there; `tracewheel runs status` lists them")
     kept = run.record.path / AUDIT_FILE
     place_copy(out / AUDIT_FILE, kept)
     _note_lineage(run, {})

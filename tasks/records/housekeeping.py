@@ -59,7 +59,7 @@ def needed(config: RetrainConfig, keep: int) -> Needed:
     reasons, note = _kept_runs(config, runs, keep)
     known = entries_of(work_dir / "store")
     entries = {name for record in runs if record.run_id in reasons for name in _entries_of_run(record, known)}
-    for folder in sorted((work_dir / "loops").glob("*")):  # of `tracewheel improve`; as late as the runs that are kept
+    for folder in sorted((work_dir / "loops").glob("*")):  # of `tracewheel stage improve`; as late as the runs that are kept
         if _is_late(folder, [record for record in runs if record.run_id in reasons]):
             entries |= RunRecord(folder.parent, folder.name).needs() or set()
     entries |= {name for name in (last_curated(work_dir), latest_record(work_dir)) if name}
@@ -96,7 +96,7 @@ def keep_house_after(run: Run) -> None:
     try:
         freed = free_held(run.config, keep, also={entry.path.name for entry in run.used})
     except TracewheelError as error:
-        run.reporter.say(f"housekeeping: nothing was freed ({error}); `tracewheel gc` does it by hand")
+        run.reporter.say(f"housekeeping: nothing was freed ({error}); `tracewheel runs gc` does it by hand")
         return
     if freed["bytes"]:
         run.reporter.say(

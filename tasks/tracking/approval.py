@@ -64,7 +64,7 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
         raise DataError(f"{record.path / CONFIG_FILE}: a profile of another version ({error})") from error
     weights = next((record.path / name for name in (ADAPTER, MODEL) if (record.path / name).is_dir()), None)
     if weights is None:
-        raise DataError(f"{record.path}: the run's weights are gone; `tracewheel report` of its profile shows what it was")
+        raise DataError(f"{record.path}: the run's weights are gone; `tracewheel runs report` of its profile shows what it was")
     return config.model_copy(update={"work_dir": str(record.path.parent)}), summary["gate"], weights
 
 

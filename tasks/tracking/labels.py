@@ -38,7 +38,7 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     mlflow_run = str((record.summary or {}).get("mlflow_run") or "")
     if not mlflow_run:
         raise DataError(
-            f"{record.path}: the run is not complete, or its MLflow run is not known; `tracewheel sync` delivers it"
+            f"{record.path}: the run is not complete, or its MLflow run is not known; `tracewheel runs sync` delivers it"
         )
     labels = labels_of(record.path)
     make_client(config.tracking.uri).get_run(mlflow_run)

@@ -147,7 +147,7 @@ def fetch_champion(config: ChampionSections, out: Path, version: str, digest: st
             way_out = (
                 "start MLflow"
                 if away
-                else "`tracewheel rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
+                else "`tracewheel champion rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
             )
             raise InfrastructureError(
                 f"{problem}; {config.work_dir} has no copy of {name} with digest {digest[:16]}: {way_out}"

@@ -83,7 +83,7 @@ class Tracking:
             self.log(patient=True, status="FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         if self.log(patient=True, status="FINISHED").waits:
-            self._say(f"run {self._record.run_id} waits for MLflow: the next run delivers it, or `tracewheel sync`")
+            self._say(f"run {self._record.run_id} waits for MLflow: the next run delivers it, or `tracewheel runs sync`")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def require_mlflow(config: RetrainConfig, purpose: str, say: Say) -> None:
     """
     make_client(config.tracking.uri).search_experiments(max_results=1)
     if (done := deliver_waiting(config.work_dir, say)).waiting:
-        raise MlflowAway(f"runs wait for MLflow ({done.reason}), and {purpose} comes after them: `tracewheel sync` first")
+        raise MlflowAway(f"runs wait for MLflow ({done.reason}), and {purpose} comes after them: `tracewheel runs sync` first")
 
 
 def _logged_runs(work_dir: str | Path) -> list[RunRecord]:

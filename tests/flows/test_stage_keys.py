@@ -28,7 +28,7 @@ BESIDE = (
     "tracewheel.operations", "tracewheel.policy.template", "tracewheel.report", "tracewheel.rollout.fleet",
     "tracewheel.rollout.foresight", "tracewheel.rollout.measured_pass", "tracewheel.rollout.order_book",
     "tracewheel.rollout.prompt_lengths", "tracewheel.rollout.worker_process", "tracewheel.sampling", "tracewheel.traces",
-    "tracewheel.curation.outcomes", "tracewheel.curation.quality",
+    "tracewheel.curation.outcomes",
 )  # fmt: skip
 AT_EXIT = """
 import atexit, json, os, sys
@@ -83,7 +83,8 @@ def profile_of(folder):
 @pytest.mark.parametrize(
     ("module", "voided"),
     [
-        ("tracewheel.environments.patch.diff", set()),
+        ("tracewheel_worlds.patch.diff", set()),
+        ("tracewheel.environments.order_desk.wording", set()),
         ("tracewheel.config.operations", set()),
         ("tracewheel.report.page", set()),
         ("tracewheel.core.pages", set()),
@@ -95,7 +96,8 @@ def profile_of(folder):
     ],
 )
 def test_a_line_voids_the_results_that_it_takes_part_in(finished, monkeypatch, tmp_path, module, voided):
-    folder = finished[0]
+    folder, place = finished[0], Path(*module.split(".")).with_suffix(".py")
+    assert (ROOT / place).is_file() or list((ROOT / "plugins").glob(f"*/{place}"))
     config, stages = profile_of(folder), stages_of(folder)
     fingerprint._parts_of.cache_clear()
     assert void(config, stages) == set()

@@ -129,7 +129,7 @@ def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
     run, _ = ended("one")
     summary = {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}
     state = complete(run, summary)
-    assert (state.name, state.data) == ("AwaitingApproval", summary) and "tracewheel approve" in state.message
+    assert (state.name, state.data) == ("AwaitingApproval", summary) and "tracewheel champion approve" in state.message
     assert EVENTS["awaiting"][0].endswith(f".{state.name}") and EVENTS["awaiting"][0] in COMPLETE
     approve(run.record, "refused", **NOTES)
     assert complete(run, summary).name == "Refused"

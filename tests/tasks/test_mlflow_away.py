@@ -296,7 +296,7 @@ def test_damaged_weights_of_the_registry_are_replaced_by_the_copy_that_is_right(
     damaged.write_text("damaged")
     shutil.rmtree(tmp_path / "runs" / "champion")
     (tmp_path / "third").mkdir()
-    with pytest.raises(InfrastructureError, match="has no copy of .*`tracewheel rollback CONFIG` restores"):
+    with pytest.raises(InfrastructureError, match="has no copy of .*`tracewheel champion rollback CONFIG` restores"):
         load_champion.make(run, tmp_path / "third", version=version, digest=digest)
 
 

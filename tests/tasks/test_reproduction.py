@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from flows.commands.reproduce import STAGES
+from flows.commands.runs.reproduce import STAGES
 from tasks.afterwards import reproduction
 from tasks.afterwards.checkout import Code
 from tasks.afterwards.reproduction import make_again, prepare

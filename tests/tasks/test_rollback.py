@@ -176,11 +176,11 @@ def test_two_rollbacks_at_once_go_back_two(promoted):
 
 def test_the_command_says_what_it_did(promoted, profile_of, capsys):
     (run, _), (one, two) = promoted("one", "two")
-    assert main(["rollback", profile_of(run), "--why", "worse in production"]) == 0
+    assert main(["champion", "rollback", profile_of(run), "--why", "worse in production"]) == 0
     shown = capsys.readouterr().out
     assert f"Version {one}, of run {run.record.run_id}, is champion again" in shown
     assert f"version {two} is marked as rolled back: worse in production" in shown
-    assert main(["rollback", profile_of(run), "--json"]) == 2
+    assert main(["champion", "rollback", profile_of(run), "--json"]) == 2
     assert "there is none to go back to" in json.loads(capsys.readouterr().out)["error"]
     alias = make_client(run.config.tracking.uri).get_model_version_by_alias(run.config.tracking.model_name, CHAMPION)
     assert str(alias.version) == one

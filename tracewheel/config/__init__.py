@@ -19,7 +19,6 @@ from tracewheel.config.checks import AuditConfig, CheckName, DoctorConfig, Guard
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
-    DifficultyConfig,
     DuplicatesConfig,
     RedactionConfig,
 )
@@ -118,7 +117,6 @@ __all__ = [
     "CurationConfig",
     "DecontaminationConfig",
     "DeepSpeedConfig",
-    "DifficultyConfig",
     "DoctorConfig",
     "DoctorSections",
     "DomainAdvantageConfig",

@@ -115,7 +115,7 @@ class RunRecord:
         return self._read(START_FILE)
 
     def need(self, entry: str) -> None:
-        """Note the name of an entry of the store before the run asks for it, so that `tracewheel gc` keeps it."""
+        """Note the name of an entry of the store before the run asks for it, so that `tracewheel runs gc` keeps it."""
         self._needs = self._needs or self.needs() or set()
         if entry in self._needs:
             return

@@ -70,7 +70,7 @@ def run_facts(folder: Path) -> RunFacts:
     """
     if not is_run(folder):
         raise DataError(
-            f"{folder}: no run's record (it has no {LINEAGE_FILE}); name a run's folder, as `tracewheel status` lists it"
+            f"{folder}: no run's record (it has no {LINEAGE_FILE}); name a run's folder, as `tracewheel runs status` lists it"
         )
     if not (folder / SUMMARY_FILE).is_file():
         raise DataError(f"{folder}: the run is not complete (no {SUMMARY_FILE}); finish it with `tracewheel retrain`")

@@ -20,13 +20,12 @@ from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
-from tracewheel.traces.ingested_folder import QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, IntakeFiles
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.ledger import Progress
 from tracewheel.traces.link_state import LinkState, earlier_places
 from tracewheel.traces.log_file import LogFile
-from tracewheel.traces.places import PLACES_FOLDER
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest

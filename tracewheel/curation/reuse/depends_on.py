@@ -29,7 +29,7 @@ def depends_on(config: CurateSections) -> str:
     return content_hash(
         {
             "environment": config.environment.spec,
-            "sketches": [duplicates.permutations, duplicates.longest, duplicates.near],
+            "sketches": duplicates.near,
             "benchmarks": [
                 benchmarks.model_dump(mode="json", exclude={"benchmarks"}),
                 *([Path(path).name, digest_file(Path(path))] for path in benchmarks.benchmarks if Path(path).is_file()),

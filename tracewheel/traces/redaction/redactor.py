@@ -41,12 +41,13 @@ PERCENT = r"%(?:25)*[2-7][0-9a-fA-F]"
 PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
+KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
 PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
 
 
 def key_digest(config: RedactionConfig) -> dict[str, str]:
     """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
-    key = os.environ.get(config.key_variable, "")
+    key = os.environ.get(KEY_VARIABLE, "")
     return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
@@ -62,10 +63,10 @@ class Redactor:
 
     def __init__(self, config: RedactionConfig) -> None:
         self._config = config
-        key = os.environ.get(config.key_variable, "").encode()
+        key = os.environ.get(KEY_VARIABLE, "").encode()
         if config.scope == "dataset" and not key:
             raise ConfigError(
-                f"ingest.redaction.scope 'dataset' needs a key: set the environment variable {config.key_variable} to a long"
+                f"ingest.redaction.scope 'dataset' needs a key: set the environment variable {KEY_VARIABLE} to a long"
                 " random text and keep it, or choose scope 'trace'"
             )
         self._key, self._dataset_key = key, key if config.scope == "dataset" else None
