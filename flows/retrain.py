@@ -35,13 +35,7 @@ from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
-<<<<<<< HEAD
-from tracewheel.config import RolloutSections
-=======
-from tasks.tracking.datasets import log_datasets
-from tasks.tracking.registry import promote_policy
 from tracewheel.config import RetrainConfig, RolloutSections
->>>>>>> nights
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement

@@ -101,13 +101,8 @@ def mend_flow_runs(plan: Plan) -> None:
     """Say which runs the server took for running although a kill had ended them; they are Crashed now."""
     from flows.deploy.ends import mend
 
-<<<<<<< HEAD
-    if mended := mend(Path(plan.config.work_dir)):
-        note(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
-=======
     if mended := mend(plan.config):
-        _say(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
->>>>>>> nights
+        note(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
 
 
 def serve(plan: Plan) -> None:

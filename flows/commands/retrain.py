@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.stopping import Stopped, requested, stoppable
 
     with stoppable(grace=0), LocalServer(Path(config.work_dir)) as server:
-        from prefect.exceptions import Abort
+        from prefect.exceptions import Abort, TerminationSignal
 
         from flows import retrain as flow
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         with stoppable():  # no signal in the midst of Prefect's engine, which would call the run crashed
             try:
                 summary = _through_prefect(flow, options)
-            except Abort as stop:
+            except (Abort, TerminationSignal) as stop:  # the second where a signal meets Prefect's own handler, at the start
                 if request := requested():
                     raise Stopped(request, str(stop)) from None
                 raise

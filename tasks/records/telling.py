@@ -85,9 +85,7 @@ def _posted(address: str, body: dict[str, Any]) -> bool:
         with urllib.request.urlopen(request, timeout=POST_SECONDS):
             return True
     except (OSError, ValueError) as error:  # ValueError: an answer that is no HTTP
-        _say(
-            f"a webhook of schedule.notify does not answer ({type(error).__name__}); the next end tells it again"
-        )
+        _say(f"a webhook of schedule.notify does not answer ({type(error).__name__}); the next end tells it again")
         return False
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STAGES = (
     "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "update", "go_back",
-    "evaluate", "join", "audit", "gate",
+    "evaluate", "audit", "gate",
 )  # fmt: skip
 
 
