@@ -42,7 +42,7 @@ ADVICE = {
     "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",
     "verifier unreadable": '\'environment.verifier\' is a built-in kind, as text or as {"kind": ..., "args": {...}}.',
     "verifier not named": "A log imports nothing. If you trust the verifier, name it in the profile: environment.verifiers.",
-    "environment unreadable": "'environment' is an object with a 'kind', as in docs/own_world.md.",
+    "environment unreadable": "'environment' is an object with a 'kind', as in docs/your-environment.md.",
     "tokens unreadable": "Token ids, masks and log-probabilities are lists of one length. Log them together, or not at all.",
     "field unreadable": "The field is to be text or a number. See it with --explain.",
     "reward is not a number": "Log rewards as numbers, and leave them out where there is none.",
