@@ -245,7 +245,7 @@ def _settle(note: Path, about: dict[str, Any]) -> None:
 def crashed(flow: Any, flow_run: Any, state: State[Any]) -> None:
     """Prefect's runner has found that the process of a scheduled run is gone: tell it. A hook of the flow."""
     given = flow_run.parameters
-    if not given.get("scheduled"):
+    if not (state.is_crashed() and given.get("scheduled")):
         return
     config = resolve_config(given["profile"], given.get("overrides"), given.get("run_dir"))
     note = Path(config.work_dir) / NOTES / str(flow_run.id)

@@ -54,7 +54,7 @@ def serve(runner: Runner, deployment_id: UUID, config: RetrainConfig) -> None:
 
 
 class _Serving(threading.Thread):
-    """The runner in its thread; `leave` has it start no further run, pause its schedules, and wait for its run."""
+    """The runner in its thread; `leave` has it pause its schedules, and end."""
 
     def __init__(self, runner: Runner) -> None:
         super().__init__(name="runner", daemon=True)
@@ -85,23 +85,24 @@ class _Serving(threading.Thread):
 def _end(serving: _Serving, deployment_id: UUID, config: RetrainConfig, reason: str) -> None:
     """Tell the run to stop, and wait for it and for the runner."""
     deadline = time.monotonic() + RUN_SECONDS
-    serving.leave()
     if multiprocessing.active_children():
         print(f"tracewheel: {reason}: the run is told to stop at its next safe point", file=sys.stderr, flush=True)
     told = set()
-    while (runs := multiprocessing.active_children()) or not serving.ended.is_set():
+    while runs := multiprocessing.active_children():
+        _end_unbegun(deployment_id, config, reason)
         for run in runs:
             if time.monotonic() > deadline:
                 run.kill()
             elif run.pid and run.pid not in told:
                 told.add(run.pid)
-                os.kill(run.pid, stopping.PARENTS_WORD)
-        if time.monotonic() > deadline + SERVER_SECONDS:
-            return
-        _end_unbegun(deployment_id, config, reason)
-        serving.ended.wait(LOOK_SECONDS)
-        time.sleep(LOOK_SECONDS if runs and serving.ended.is_set() else 0)
-    _end_unbegun(deployment_id, config, reason)  # one whose process was about to be started
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(run.pid, stopping.PARENTS_WORD)
+        time.sleep(LOOK_SECONDS)
+    serving.leave()
+    while not serving.ended.wait(LOOK_SECONDS) and time.monotonic() < deadline + SERVER_SECONDS:
+        for run in multiprocessing.active_children():  # it was about to be started
+            run.kill()
+    _end_unbegun(deployment_id, config, reason)
 
 
 def _end_unbegun(deployment_id: UUID, config: RetrainConfig, reason: str) -> None:

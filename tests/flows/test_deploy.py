@@ -1,4 +1,4 @@
-"""The schedule on a real Prefect server: a tick without new traces is skipped with its reason."""
+"""The schedule on a real Prefect server: a tick without new traces is skipped with its reason; runs by hand go on beside it."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def wait_for(look, process, log):
 
 
 @pytest.mark.slow
-def test_two_ticks_fire_and_the_second_is_skipped(finished, profile, spawn, tmp_path):
+def test_two_ticks_fire_the_second_is_skipped_and_a_run_by_hand_disturbs_nothing(finished, profile, spawn, command, tmp_path):
     whole, _, summary = finished
     folder, log = tmp_path / "runs", tmp_path / "deploy.log"
     shutil.copytree(whole / "store", folder / "store")  # the first tick makes a run from stored stages
@@ -60,6 +60,16 @@ def test_two_ticks_fire_and_the_second_is_skipped(finished, profile, spawn, tmp_
     assert second["state"]["message"] == f"no new traces since run {summary['run_id']}, which is complete"
     assert first["parameters"]["scheduled"]
     assert json.loads((folder / summary["run_id"] / "summary.json").read_text())["success"] == summary["success"]
+
+    by_hand = command("retrain", profile, "--run-dir", folder, "--json")
+    assert by_hand.returncode in (0, 3), by_hand.stderr
+    assert json.loads(by_hand.stdout)["success"] == summary["success"]
+    before = len(flow_runs(address))
+    wait_for(lambda: len(flow_runs(address)) > before, process, log)  # the schedule goes on
+    assert all(run["parameters"]["scheduled"] for run in flow_runs(address)), "the run by hand has a server of its own"
+    said = [log.read_text(), by_hand.stderr, (folder / "prefect-server.log").read_text()]
+    assert "locked" not in "".join(said)
+    assert not list((folder / ".prefect").glob("beside-*"))
 
     children = psutil.Process(process.pid).children(recursive=True)
     process.terminate()

@@ -19,9 +19,10 @@ SECONDS = 30
 
 
 def flow_runs(folder):
-    """State type, name and message of each flow run that has begun, from Prefect's database."""
+    """State type, name and message of each flow run that has begun, from Prefect's database; missed ticks aside."""
     query = """select run.state_type, run.state_name, state.message from flow_run run
-               join flow_run_state state on state.id = run.state_id where run.state_type != 'SCHEDULED'"""
+               join flow_run_state state on state.id = run.state_id
+               where run.state_type != 'SCHEDULED' and run.state_name != 'Missed'"""
     with sqlite3.connect(folder / ".prefect" / "prefect.db") as connection:
         return connection.execute(query).fetchall()
 
