@@ -17,7 +17,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 PLUGINS_INSTALLED := $(VENV)/.plugins-$(shell cat constraints.txt plugins/*/pyproject.toml | cksum | cut -d ' ' -f 1)
 
-# Other projects, whose pins clash with ours, have environments of their own: their validators and environments (docs/standards.md).
+# Other projects, whose pins clash with ours, have environments of their own: their validators and environments (plugins/bridges/docs/standards.md).
 STANDARDS := .venv-standards
 STANDARDS_TESTS := tests/tracewheel/environments plugins/bridges/tests plugins/lab/tests
 # Other people's agent SDKs, for the tests that run agents on them.
@@ -36,7 +36,7 @@ RETRIEVAL := data/retrieval
 # Code of agents runs in boxes of bubblewrap; all else works without it.
 INSTALL_BUBBLEWRAP := command -v bwrap > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --quiet --quiet --yes bubblewrap > /dev/null 2>&1; } \
-	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (docs/sandbox.md)" >&2
+	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (plugins/worlds/docs/sandbox.md)" >&2
 
 # Threads that spin for long while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 ifeq ($(origin OMP_WAIT_POLICY),undefined)
@@ -58,9 +58,9 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
 	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (benchmarks/results/smollm2.md)"
-	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/dialogue.md)"
-	@echo "make demo-assistant  the loop on a personal assistant over several apps (docs/assistant.md)"
-	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (docs/retrieval.md)"
+	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/your-environment.md)"
+	@echo "make demo-assistant  the loop on a personal assistant over several apps (plugins/worlds/docs/assistant.md)"
+	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (plugins/worlds/docs/retrieval.md)"
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"

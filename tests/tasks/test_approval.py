@@ -124,13 +124,13 @@ def interrupt(*_, **__):
 
 def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
     from flows.deploy.ends import complete
-    from flows.deploy.notifying import COMPLETE, EVENTS
+    from tasks.records.telling import STATES
 
     run, _ = ended("one")
     summary = {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}
     state = complete(run, summary)
     assert (state.name, state.data) == ("AwaitingApproval", summary) and "tracewheel champion approve" in state.message
-    assert EVENTS["awaiting"][0].endswith(f".{state.name}") and EVENTS["awaiting"][0] in COMPLETE
+    assert STATES[state.name] == "awaiting"
     approve(run.record, "refused", **NOTES)
     assert complete(run, summary).name == "Refused"
 

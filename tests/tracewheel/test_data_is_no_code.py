@@ -1,4 +1,4 @@
-"""Every place where data could become code is in the table of docs/sandbox.md, with who decides what is loaded there."""
+"""Every place where data could become code is in the table of docs/security.md, with who decides what is loaded there."""
 
 import ast
 import functools
@@ -63,12 +63,12 @@ def loaders() -> set[str]:
 
 
 def test_the_table_names_every_place_and_no_other():
-    table = TABLE.search((ROOT / "docs/sandbox.md").read_text())
+    table = TABLE.search((ROOT / "docs/security.md").read_text())
     assert table
     listed = re.findall(r"`((?:tracewheel|flows|tasks|plugins)/[\w/]+\.py)`", table[1])
     assert len(listed) == len(set(listed))
     found = loaders()
-    assert sorted(found - set(listed)) == [], "say in docs/sandbox.md who decides what is loaded here"
+    assert sorted(found - set(listed)) == [], "say in docs/security.md who decides what is loaded here"
     assert sorted(set(listed) - found) == [], "nothing is loaded here any more"
 
 

@@ -1,4 +1,4 @@
-"""README, AGENTS.md and the pages of docs/ name what exists: paths, commands, exit codes."""
+"""README, AGENTS.md and the pages of docs/ and of the wheels name what exists: paths, commands, exit codes."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,8 @@ from flows.commands.moved import WHEELS
 from flows.reference import reference
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md"]
+PAGES = [*OWN, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
 PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|plugins|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
 FILE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(r"(?<![\w/.])tracewheel(?:\.\w+){2,}")
