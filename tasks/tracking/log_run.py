@@ -263,7 +263,7 @@ def _parts(folder: Path, settings: TrackingConfig, status: str | None, say: Say)
         if wanted:
             by = EvaluationTags(policy, split, run.run_id)
             digest = content_hash([evaluated.name, policy, split, wanted])
-            yield Part(f"traces {evaluated.name}", digest, _traces(run, evaluated.path, wanted, by))
+            yield Part(f"traces {policy} {evaluated.name}", digest, _traces(run, evaluated.path, wanted, by))
     if run.summary:
         note, tags = shown.note_of(run), shown.version_tags(run)
         versions = [registration.version for registration in registrations_of(folder)]

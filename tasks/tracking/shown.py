@@ -41,18 +41,21 @@ def entry_of(run: FinishedRun, stage: str) -> StoredEntry | None:
 
 
 def evaluations_of(run: FinishedRun) -> Iterator[tuple[StoredEntry, str, str]]:
-    """The evaluations that the store still has, with policy and split; not the parts that others are joined of, nor repeats."""
+    """The evaluations that the store still has, with policy and split: those of the lineage, and validations."""
     if not (run.record.path / ENTRIES_FILE).is_file():
         return
-    found = lineage_of(run).get("evaluations") or {}
-    named = {made["entry"]: (policy, split) for policy, splits in found.items() for split, made in splits.items()}
-    for entry in run.of_stage(*EVALUATIONS):
-        known = entry.made.get("arguments") or {}
-        policy = (known.get("policy") or {}).get("policy")
-        if entry.name in named:
-            yield entry, *named[entry.name]
-        elif policy and known.get("split") == VALIDATION and not (known.get("part") or known.get("repeat")):
-            yield entry, policy, known["split"]
+    stored = {entry.name: entry for entry in run.of_stage(*EVALUATIONS)}
+    named = set()
+    for policy, splits in (lineage_of(run).get("evaluations") or {}).items():  # equal policies share an evaluation
+        for split, made in splits.items():
+            named.add(made["entry"])
+            if made["entry"] in stored:
+                yield stored[made["entry"]], policy, split
+    for entry in stored.values():
+        arguments = entry.made.get("arguments") or {}
+        policy = (arguments.get("policy") or {}).get("policy")
+        if policy and entry.name not in named and arguments.get("split") == VALIDATION and not arguments.get("repeat"):
+            yield entry, policy, VALIDATION
 
 
 def lineage_of(run: FinishedRun) -> dict[str, Any]:
