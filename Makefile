@@ -13,10 +13,13 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
+# Wheels are packages of their own (plugins/NAME/); the core, its demo and its tests need none.
+PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
+PLUGINS_INSTALLED := $(VENV)/.plugins-$(shell cat constraints.txt plugins/*/pyproject.toml | cksum | cut -d ' ' -f 1)
 
-# Other projects, whose pins clash with ours, have environments of their own: their validators and environments (docs/standards.md).
+# Other projects, whose pins clash with ours, have environments of their own: their validators and environments (plugins/bridges/docs/standards.md).
 STANDARDS := .venv-standards
-STANDARDS_TESTS := tests/tracewheel/traces/writers tests/tracewheel/environments
+STANDARDS_TESTS := tests/tracewheel/environments plugins/bridges/tests plugins/lab/tests
 # Other people's agent SDKs, for the tests that run agents on them.
 HARNESSES := .venv-harnesses
 HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harnesses.txt | cut -d ' ' -f 1)
@@ -33,7 +36,7 @@ RETRIEVAL := data/retrieval
 # Code of agents runs in boxes of bubblewrap; all else works without it.
 INSTALL_BUBBLEWRAP := command -v bwrap > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get install --quiet --quiet --yes bubblewrap > /dev/null 2>&1; } \
-	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (docs/sandbox.md)" >&2
+	|| echo "bubblewrap is missing, so code of agents will not be run: apt-get install bubblewrap (plugins/worlds/docs/sandbox.md)" >&2
 
 # Threads that spin for long while they wait make a busy machine many times slower (tracewheel/core/threads.py).
 ifeq ($(origin OMP_WAIT_POLICY),undefined)
@@ -50,18 +53,19 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
+.PHONY: help setup setup-plugins test-plugins setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
 	@echo "make demo-smollm2  the loop on a real language model, SmolLM2-135M-Instruct (benchmarks/results/smollm2.md)"
-	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/dialogue.md)"
-	@echo "make demo-assistant  the loop on a personal assistant over several apps (docs/assistant.md)"
-	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (docs/retrieval.md)"
+	@echo "make demo-refund-desk  the loop on a dialogue with a simulated customer (docs/your-environment.md)"
+	@echo "make demo-assistant  the loop on a personal assistant over several apps (plugins/worlds/docs/assistant.md)"
+	@echo "make demo-retrieval  the loop on multi-hop questions that are answered by searching (plugins/worlds/docs/retrieval.md)"
 	@echo "make demo-vllm  the same on vLLM, in an environment of its own"
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
 	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards and test-harnesses: those of other projects, in environments of their own)"
+	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -74,6 +78,15 @@ $(INSTALLED):
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@$(INSTALL_BUBBLEWRAP)
 	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+setup-plugins: $(PLUGINS_INSTALLED)
+
+# As they stand in this checkout, with their extras; the core is there already, and PyPI knows none of them.
+$(PLUGINS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "math-verify>=0.9" "bm25s>=0.3.16" "PyStemmer>=3.1" "setuptools>=77"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ./,$(PLUGINS))
+	@rm -f $(VENV)/.plugins-*
 	@touch $@
 
 setup-vllm: $(VLLM_INSTALLED)
@@ -154,28 +167,28 @@ demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk
 	$(BIN)/tracewheel retrain configs/refund_desk.yaml || [ $$? -eq 3 ]
 
 $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/refund_desk_base.yaml --out $(@D)
+	$(BIN)/tracewheel stage base-policy configs/refund_desk_base.yaml --out $(@D)
 
 $(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
 
-demo-assistant: setup $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
-	$(BIN)/tracewheel retrain configs/assistant.yaml || [ $$? -eq 3 ]
+demo-assistant: setup-plugins $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
+	$(BIN)/tracewheel retrain plugins/worlds/configs/assistant.yaml || [ $$? -eq 3 ]
 
-$(ASSISTANT)/base/base.json: configs/assistant_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/assistant_base.yaml --out $(@D)
+$(ASSISTANT)/base/base.json: plugins/worlds/configs/assistant_base.yaml | setup-plugins
+	$(BIN)/tracewheel stage base-policy plugins/worlds/configs/assistant_base.yaml --out $(@D)
 
-$(ASSISTANT)/assistant.jsonl: data/make_traces.py tracewheel/demo/assistant_logs.py $(wildcard tracewheel/environments/assistant/*.py) | setup
-	$(BIN)/python data/make_traces.py assistant
+$(ASSISTANT)/assistant.jsonl: $(wildcard plugins/worlds/tracewheel_worlds/assistant/*.py) | setup-plugins
+	$(BIN)/python -m tracewheel_worlds.make_traces assistant
 
-demo-retrieval: setup $(RETRIEVAL)/base/base.json $(RETRIEVAL)/retrieval.jsonl
-	$(BIN)/tracewheel retrain configs/retrieval.yaml || [ $$? -eq 3 ]
+demo-retrieval: setup-plugins $(RETRIEVAL)/base/base.json $(RETRIEVAL)/retrieval.jsonl
+	$(BIN)/tracewheel retrain plugins/worlds/configs/retrieval.yaml || [ $$? -eq 3 ]
 
-$(RETRIEVAL)/base/base.json: configs/retrieval_base.yaml | setup
-	$(BIN)/tracewheel base-policy configs/retrieval_base.yaml --out $(@D)
+$(RETRIEVAL)/base/base.json: plugins/worlds/configs/retrieval_base.yaml | setup-plugins
+	$(BIN)/tracewheel stage base-policy plugins/worlds/configs/retrieval_base.yaml --out $(@D)
 
-$(RETRIEVAL)/retrieval.jsonl: data/make_traces.py tracewheel/demo/retrieval_logs.py $(wildcard tracewheel/environments/retrieval/*.py) | setup
-	$(BIN)/python data/make_traces.py retrieval
+$(RETRIEVAL)/retrieval.jsonl: $(wildcard plugins/worlds/tracewheel_worlds/retrieval/*.py) | setup-plugins
+	$(BIN)/python -m tracewheel_worlds.make_traces retrieval
 
 demo-vllm: setup-vllm
 	$(VLLM_BIN)/tracewheel retrain configs/tiny-vllm.yaml
@@ -191,6 +204,10 @@ mlflow: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
+# A wheel's tests use the fixtures of the core's.
+test-plugins: setup-plugins
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(wildcard plugins/*/tests) -m "not slow and not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
 # A browser drives every page of the dashboard: Debian's chromium, or the one that TRACEWHEEL_BROWSER names.
 test-dashboard: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
@@ -204,15 +221,15 @@ test-vllm-all: setup-vllm
 	$(VLLM_BIN)/python -m pytest -m "vllm"
 
 # Our exports before other projects' validators. `make test-all` runs these too, where they are installed.
-test-standards: setup setup-standards
+test-standards: setup-plugins setup-standards
 	$(BIN)/python -m pytest -m "slow" $(STANDARDS_TESTS)
 
 # Agents on other people's SDKs, through the gateway. `make test-all` runs these too, where they are installed.
 test-harnesses: setup setup-harnesses
 	$(BIN)/python -m pytest -m harnesses tests/tracewheel/rollout/harness
 
-test-all: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+test-all: setup-plugins
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests $(wildcard plugins/*/tests) -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -91,7 +91,8 @@ def prepare(folder: Path) -> None:
         ("curate", "--traces", f"{folder}/ingest"),
         ("warm-start", "--curated", f"{folder}/curate"),
     ):
-        child(["-m", "flows.cli", stage, PROFILE, *options, "--out", f"{folder}/{stage}"])
+        words = ["stage", stage] if stage == "warm-start" else [stage]
+        child(["-m", "flows.cli", *words, PROFILE, *options, "--out", f"{folder}/{stage}"])
 
 
 def child(command: list[str]) -> str:

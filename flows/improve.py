@@ -9,7 +9,7 @@ from flows.sources import SyncSource, episodes_of, is_last, open_source, rollout
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import Watch
 from tasks.records.improvement import Candidate, Improvement, in_words
-from tasks.stages.evaluate import evaluate_and_log, evaluate_policy
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.guard import Guard, go_back_to
 from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rollout import roll_out
@@ -24,7 +24,7 @@ from tracewheel.sampling.validation import validates
 
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:
     """Evaluate a policy on the validation split."""
-    evaluation = evaluate_and_log(run, policy=policy, curated=curated, split=VALIDATION)
+    evaluation = evaluate_policy(run, policy=policy, curated=curated, split=VALIDATION)
     candidate = Candidate(policy, iteration, evaluation)
     run.reporter.say(f"{policy.name} on the validation split: {in_words(evaluation.result)}")
     return candidate

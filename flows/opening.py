@@ -11,16 +11,15 @@ from typing import Any
 import prefect.runtime.flow_run
 
 from flows.console.progress import TerminalReporter
-from flows.deploy.ends import mend
 from flows.setup import use_threads
 from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.records.split_chain import splits_begin_with
 from tasks.records.template import TEMPLATE_FILE, checked_template
+from tasks.stages.champion import load_champion
 from tasks.tracking.champion import Champion
-from tasks.tracking.registry import find_champion, load_champion, look_up_champion
-from tasks.tracking.sync import deliver_waiting
-from tasks.tracking.tracking import Tracking
+from tasks.tracking.registry import find_champion, look_up_champion
+from tasks.tracking.tracking import Tracking, deliver_waiting
 from tracewheel.config import SamplerSections
 from tracewheel.config.precision import dtype_line
 from tracewheel.core.errors import DataError
@@ -38,7 +37,6 @@ def opened(run: Run, reporter: TerminalReporter) -> Iterator[None]:
     use_threads(run.config.threads)
     template = checked_template(run)
     with run.hold(prefect.runtime.flow_run.id), reporter.shown():
-        mend(Path(run.config.work_dir))
         run.record.write(TEMPLATE_FILE, template)
         yield
 

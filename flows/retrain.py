@@ -11,14 +11,14 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.console.progress import TerminalReporter
-from flows.deploy.ends import Skipped, begin, ending, in_order, skipped
+from flows.deploy.ends import Skipped, begin, crashed, ending, in_order, skipped, watched
 from flows.deploy.turns import in_turn
 from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from tasks.closing.lineage import log_lineage, told
-from tasks.closing.report import Outcome, write_report
+from tasks.closing.lineage import told
+from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import Driver
 from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run
@@ -30,13 +30,12 @@ from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
+from tasks.stages.champion import promote_policy
 from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_and_log, evaluate_policy
+from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
-from tasks.tracking.datasets import log_datasets
-from tasks.tracking.registry import promote_policy
-from tracewheel.config import RolloutSections
+from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
@@ -52,7 +51,7 @@ DESCRIPTION = (
 )
 
 
-@prefect.flow(name="retrain", description=DESCRIPTION, validate_parameters=False)
+@prefect.flow(name="retrain", description=DESCRIPTION, validate_parameters=False, on_crashed=[crashed])
 def retrain(
     profile: str,
     overrides: list[str] | None = None,
@@ -69,30 +68,33 @@ def retrain(
         scheduled: Nobody waits for it: end as «Skipped», with the reason, when there is nothing to learn.
         fresh: Begin on the logs as they are now, even if an earlier run is incomplete.
     """
-    with in_order(), in_turn(profile, overrides, run_dir, scheduled=scheduled) as in_the_way:
-        if in_the_way:
-            return Completed(name="Skipped", message=in_the_way)
-        return run_pipeline(profile, overrides, run_dir, scheduled=scheduled, fresh=fresh)
+    config = resolve_config(profile, overrides, run_dir)
+
+    def work() -> State[Any]:
+        with in_order(), in_turn(config, scheduled=scheduled) as in_the_way:
+            if in_the_way:
+                return Completed(name="Skipped", message=in_the_way)
+            return run_pipeline(config, scheduled=scheduled, fresh=fresh)
+
+    return watched(config, work, scheduled=scheduled)
 
 
 def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, driver: Driver, *, fresh: bool = False) -> Any:
     """`retrain` without Prefect's server; returns the summary."""
-    with in_order(), in_turn(profile, overrides, run_dir, scheduled=False):
+    config = resolve_config(profile, overrides, run_dir)
+    with in_order(), in_turn(config, scheduled=False):
         reporter = TerminalReporter()
-        run = begin_run(resolve_config(profile, overrides, run_dir), reporter, driver, fresh=fresh)
+        run = begin_run(config, reporter, driver, fresh=fresh)
         run = screened(run, fresh=fresh)
         return ending(run, lambda: whole(run, reporter, scheduled=False)).data
 
 
-def run_pipeline(
-    profile: str, overrides: list[str] | None, run_dir: str | None, *, scheduled: bool, fresh: bool = False
-) -> State[Any]:
+def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False) -> State[Any]:
     """What `retrain` does when its turn has come."""
     reporter = TerminalReporter()
-    config = resolve_config(profile, overrides, run_dir)
     if scheduled and waits_for_logs(config):
         return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
-    run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh)
+    run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh, tell=scheduled)
     if scheduled and (reason := nothing_new(run)):
         if not run.record.summary:
             note_tick(config.work_dir)
@@ -122,7 +124,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             summary = run.driver.call(write_report, run, outcome, version)
         if scheduled:
             keep_house_after(run)
-        return summary
+        return summary | told_by_mlflow(run.record)
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,9 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     """The rest of the diagram: warm starts, reinforcement learning, evaluation, gate."""
     prepared = prepared or prepare(run)
     traces, start, curated = prepared.traces, prepared.start, prepared.curated
-    log_datasets(run, traces, curated)
-    log_lineage(run)
+    if run.tracking:
+        run.reporter.say(curated.result["split_ledger"]["says"])
+        run.tracking.log()
     run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
     look_at_memory(run, curated)
@@ -170,7 +173,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     evaluations: dict[str, dict[str, Entry]] = {name: {} for name in compared}
     for split in (HELD_OUT, HARDER):
         for name, policy in compared.items():
-            evaluations[name][split] = evaluate_and_log(run, policy=policy, curated=curated, split=split)
+            evaluations[name][split] = evaluate_policy(run, policy=policy, curated=curated, split=split)
     gate = gate_policy(
         run,
         challenger=evaluations["rl"][HELD_OUT],

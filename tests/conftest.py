@@ -23,8 +23,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests import reaper
 from tracewheel.core.given_kinds import give
 
+reaper.start()
 give("tests.own:Kind", "examples.own:Kind")  # what tests and examples name is the user's own
 torch.set_num_threads(1)
 settings.register_profile("tests", deadline=None, derandomize=True, database=None)

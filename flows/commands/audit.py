@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracewheel.core.errors import DataError, WeakGrader
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from flows.commands.command import Command, Writes
+from flows.console.arguments import folder_of, note, profile_of, profile_options, profile_words
+from flows.console.look import Block, Card, Grid, number, percent
+from tracewheel.core.errors import ConfigError, DataError, WeakGrader
 
 WORST = 8
 
 
-def add_audit_command(parser: argparse.ArgumentParser) -> None:
-    """The options of `audit` beside those of every command with a profile."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
     parser.add_argument(
         "--curated", metavar="DIR", help="output of curate: audit its tasks (default: the environment's generator)"
     )
     parser.add_argument("--split", default="held_out", help="with --curated: its split (default held_out)")
     parser.add_argument("--verifier", metavar="KIND", help="another verifier to audit on these tasks, as module:Class")
     parser.add_argument("--run", metavar="ID", help="a complete run to note the result with: record, MLflow and lineage")
-    parser.add_argument(
-        "--out", required=True, metavar="DIR", help="folder for audit.json and audit.html; replaced if it exists"
-    )
+    parser.add_argument("--out", metavar="DIR", help="folder for audit.json and audit.html; replaced if it exists")
+    judge = parser.add_argument_group("measure the rubric's judge by people's labels instead")
+    judge.add_argument("--labelled", metavar="FILE", help="JSON lines: messages, label (pass or fail), and task")
+    judge.add_argument("--held-back", action="store_true", help="the judge of evaluation.rubric, not that of rubric")
+    judge.add_argument("--pass-mark", type=float, default=1.0, metavar="X", help="the total that is a pass (default: 1)")
 
 
-def audit(options: argparse.Namespace) -> dict[str, Any]:
-    """Audit the verifiers that decide success.
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Audit the verifiers that decide success, or measure the judge.
 
     Raises:
-        DataError: there are no tasks, no solution of any is known, or there is no such run.
+        ConfigError: the rubric has no judge.
+        DataError: there are no tasks, no solution of any is known, there is no such run, or a label is damaged.
         WeakGrader: a verifier is wrong more often than the profile's `audit` allows, or does not repeat itself.
     """
-    from flows.setup import prepare_environment, resolve_config
-
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(config.work_dir, debug=options.debug)
+    if options.labelled:
+        return _measure_judge(options)
+    if not options.out:
+        raise DataError("--out DIR is missing: the folder for audit.json and audit.html")
+    config = profile_of(options, prefect=True)
     from tracewheel.config import AuditSections
     from tracewheel.core.store import produce_whole
     from tracewheel.curation.curated_folder import load_tasks
@@ -48,8 +52,6 @@ def audit(options: argparse.Namespace) -> dict[str, Any]:
 
     sections, solutions = AuditSections.of(config), {}
     if options.curated:
-        from flows.console.arguments import folder_of
-
         curated = folder_of(options.curated, "--curated")
         tasks = tasks_to_audit(sections, load_tasks(curated, options.split))
         solutions = logged_solutions(curated, tasks)
@@ -60,84 +62,112 @@ def audit(options: argparse.Namespace) -> dict[str, Any]:
         tasks = generated_tasks(sections)
 
     def produce(out: Path) -> dict[str, Any]:
-        made = audit(sections, tasks, out, solutions, options.verifier, say=lambda text: print(text, file=sys.stderr))
+        made = audit(sections, tasks, out, solutions, options.verifier, say=note)
         write_audit_page(made, out)
         return made
 
     result = {**produce_whole(Path(options.out), produce), "out": options.out}
     if options.run:
         from tasks.records.audit import note_audit
+        from tasks.tracking.log_run import log_run
 
         note_audit(config, options.run, Path(options.out))
+        logged = log_run(Path(config.work_dir) / options.run, config.tracking)
+        if logged.waits:
+            note(f"MLflow: {logged.reason}; `tracewheel runs sync` delivers it")
     graders = [*result["verifiers"].values(), *result["judges"].values()]
     failed = [f"{grader['kind']} {reason}" for grader in graders for reason in grader["reasons"]]
-    shown = result if options.json else {"show": lambda: show_audit(result)}
     if failed:
         more = f"; and {len(failed) - WORST} more" if len(failed) > WORST else ""
-        raise WeakGrader("; ".join(failed[:WORST]) + more, shown)
-    return shown
+        raise WeakGrader("; ".join(failed[:WORST]) + more, result)
+    return result
 
 
-def show_audit(result: dict[str, Any]) -> None:
-    """Print a table of the verifiers, and below it where one fails."""
-    from rich.table import Table
+def _measure_judge(options: argparse.Namespace) -> dict[str, Any]:
+    from tracewheel.scoring.verifiers import EpisodeVerifier, make_verifier
+    from tracewheel.scoring.verifiers.judges.calibration import calibration, judge_labelled, read_labelled
 
-    from flows.console.look import result_console
+    if options.out:
+        raise DataError("--labelled: figures go to standard output; leave --out away, and use --json > FILE")
+    config = profile_of(options)
+    rubric = config.evaluation.rubric if options.held_back else config.rubric
+    judges = [term.spec for term in rubric.verifiers if term.kind == "judge"] if rubric else []
+    if not judges:
+        raise ConfigError(f"{'evaluation.rubric' if options.held_back else 'rubric'}: has no verifier of kind 'judge'")
+    verifier = make_verifier(judges[0])
+    assert isinstance(verifier, EpisodeVerifier)
+    return calibration(judge_labelled(verifier, read_labelled(Path(options.labelled)), options.pass_mark))
 
-    console = result_console()
-    table = Table(title=f"Audit of graders on {result['tasks']} tasks: {result['verdict']}")
-    for heading in (
-        "verifier",
-        "false accepts",
-        "false rejects",
-        "unscored",
-        "doubtful",
-        "exploitable at most",
-        "again the same",
-    ):
-        table.add_column(heading)
-    for found in result["verifiers"].values():
-        again = found["repeats"]
-        table.add_row(
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """A table of the verifiers, one of the judges, and where one fails; or how far a judge agrees with labels."""
+    if "kappa" in result:
+        return _judge_card(options, result)
+    headings = ("verifier", "false accepts", "false rejects", "unscored", "doubtful", "exploitable at most", "again the same")
+    rows = [
+        (
             found["kind"],
             rate_text(found["false_accept"]),
             rate_text(found["false_reject"]),
             str(found["unscored"]),
             str(found["doubtful"]),
             f"{found['exploitable']['upper']:.1%} of tasks",
-            "no" if any(again["differ"].values()) else "yes" if not again["error"] else "not tried",
+            "no" if any(found["repeats"]["differ"].values()) else "not tried" if found["repeats"]["error"] else "yes",
         )
-    console.print(table)
-    if result["judges"]:
-        console.print(judges_table(result["judges"]))
-    for found in (*result["verifiers"].values(), *result["judges"].values()):
-        for reason in found["reasons"][:WORST]:
-            console.print(f"{found['kind']} {reason}", markup=False, soft_wrap=True)
-    console.print(f"{result['out']}/audit.html has each kind of probe, and examples", markup=False, soft_wrap=True)
+        for found in result["verifiers"].values()
+    ]
+    parts: list[Grid | Block] = [Grid(headings, rows, figures=False)]
+    if judges := result["judges"]:
+        changes = list(dict.fromkeys(change for found in judges.values() for change in found["flips"]))
+        of_judge = ("judge", "rubric", "tells right from wrong", *(f"flips: {change}" for change in changes), "talked into it")
+        judged = [
+            (
+                found["kind"],
+                " and ".join(found["rubrics"]).replace("_", " "),
+                swayed_text(found["tells"]),
+                *(swayed_text(found["flips"].get(change)) for change in changes),
+                swayed_text(found["injected"]),
+            )
+            for found in judges.values()
+        ]
+        parts += [Block("Judges", []), Grid(of_judge, judged, figures=False)]
+    graders = (*result["verifiers"].values(), *judges.values())
+    parts.append(Block("", [f"{found['kind']} {reason}" for found in graders for reason in found["reasons"][:WORST]]))
+    says = f"{result['out']}/audit.html has each kind of probe, and examples"
+    return Card(f"Audit of graders on {result['tasks']} tasks: {result['verdict']}", (), parts, says)
 
 
-def judges_table(judges: dict[str, Any]) -> Table:
-    """A row for each judge: what it tells apart, what flips its verdicts, and how often a text for it wins."""
-    from rich.table import Table
+def _judge_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    kappa, bias = result["kappa"], result["length_bias"]
+    table = [
+        [name.replace("_", " "), percent(result[name]["rate"]), "{:.1%} to {:.1%}".format(*result[name]["interval"])]
+        for name in ("agreement", "false_accept", "false_reject")
+    ]
+    shown = "–" if kappa["value"] is None else f"{kappa['value']:.2f}"
+    between = "–" if kappa["interval"] is None else "{:.2f} to {:.2f}".format(*kappa["interval"])
+    rows = [(name.replace("_", " "), number(result[name])) for name in ("labelled", "without_verdict", "flagged")]
+    rows.append(("length bias", "–" if bias is None else f"{bias['correlation']:+.2f} (p = {bias['p_value']:.2g})"))
+    grid = Grid(("figure", "value", "95% interval"), [*table, ["Cohen's kappa", shown, between]])
+    return Card("The judge and the labels", rows, [grid], next=[f"tracewheel retrain {profile_words(options)}"])
 
-    changes = list(dict.fromkeys(change for found in judges.values() for change in found["flips"]))
-    table = Table(title="Judges")
-    for heading in ("judge", "rubric", "tells right from wrong", *(f"flips: {change}" for change in changes), "talked into it"):
-        table.add_column(heading)
-    for found in judges.values():
-        flips = (swayed_text(found["flips"].get(change)) for change in changes)
-        rubrics = " and ".join(found["rubrics"]).replace("_", " ")
-        table.add_row(found["kind"], rubrics, swayed_text(found["tells"]), *flips, swayed_text(found["injected"]))
-    return table
 
-
-def swayed_text(rate: dict[str, Any] | None) -> str:
+def swayed_text(rate: Mapping[str, Any] | None) -> str:
     """As in `2 of 20: 10.0% (2.8% to 30.1%)`; a dash where nothing was to be seen."""
     if not rate or rate["rate"] is None:
         return "–"
     return f"{rate['swayed']} of {rate['tasks']}: {rate['rate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})"
 
 
-def rate_text(rate: dict[str, Any]) -> str:
+def rate_text(rate: Mapping[str, Any]) -> str:
     """As in `3 of 400: 0.8% (0.3% to 2.2%)`."""
     return f"{rate['wrong']} of {rate['probes']}: {rate['rate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})"
+
+
+COMMAND = Command(
+    "audit",
+    "how often graders accept wrong episodes and refuse right ones, and how far a judge agrees with people",
+    add_options,
+    run,
+    card,
+    Writes(("audit.json", "audit.html")),
+)

@@ -13,7 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.backtest_plan import BRANCHES, REFERENCE, Backtest, checked, config_in, reporting, say
+from flows.commands.backtest_plan import BRANCHES, REFERENCE, Backtest, checked, config_in, reporting
+from flows.console.arguments import note
 from flows.setup import prepare_environment
 from tracewheel.core.errors import DataError, InfrastructureError, InputError
 from tracewheel.core.stopping import Stopped, requested, stoppable
@@ -45,7 +46,7 @@ def backtest(options: argparse.Namespace) -> dict[str, Any]:
         result, costs = judge(plan, exam)
     files = write_backtest(plan.out, result, costs)
     whole = {**result, "costs": costs, "files": files}
-    return whole if options.json else {**whole, "show": lambda: print(shown(result, costs, files))}
+    return {**whole, "show": shown(result, costs, files) + "\n"}
 
 
 @contextlib.contextmanager
@@ -88,7 +89,7 @@ def make_exam(plan: Backtest) -> Entry:
             f"--from {plan.window.first} --to {plan.window.last}: none of the records of these days gives a task that can be "
             f"verified, so nothing can be measured ({exam.result['left_out'] or 'no reason known'})"
         )
-    say(f"exam: {exam.result['tasks']} tasks asked for on {exam.result['days']} days")
+    note(f"exam: {exam.result['tasks']} tasks asked for on {exam.result['days']} days")
     return exam
 
 
@@ -109,7 +110,7 @@ def replay(plan: Backtest, branch: Branch, work: Work | None = None) -> list[Tic
             before = moments[place - 1] if place else None
             new = plan.history.extend(Path(config.ingest.paths[0]), before, moments[place])
             tick = run_tick(config, moments[place], new, reporter, work)
-            say(f"{branch.name}  {tick.at[:16].replace('T', ' ')}  {words_of(tick)}")
+            note(f"{branch.name}  {tick.at[:16].replace('T', ' ')}  {words_of(tick)}")
     return read_ticks(folder)
 
 
@@ -192,7 +193,7 @@ def judge(plan: Backtest, exam: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
         scores = {FIRST: sit_exam(run, run.base(), exam, exam.result["blocks"])}
         for digest, tick in first_served(ticks.values()).items():
             entry, blocks = stored(run, tick.weights or ""), blocks_since(exam, tick.moment)
-            say(f"exam of the policy {digest[:8]}: {len(blocks)} blocks of tasks")
+            note(f"exam of the policy {digest[:8]}: {len(blocks)} blocks of tasks")
             policy = run.adapted(digest, entry, version=entry.result["policy_version"])
             scores[digest] = sit_exam(run, policy, exam, blocks)
     records = {

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.outputs import OUTPUTS
+from flows.commands.command import Command, Writes
+from flows.console.arguments import note, profile_options
 from tracewheel.core.errors import DataError
 from tracewheel.core.out_folder import check_out_folder
 
@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 
 PLAN_FILE, CONSOLE_FILE = "plan.json", "console.log"
 BRANCHES, REFERENCE = "branches", "reference"
+WRITES = Writes(("plan.json",), ("branches/*", "reference/*", "store/*", "mlflow/*", "backtest.*", "costs.json"))
 
 
-def add_backtest_command(commands: Any, add: Any) -> None:
-    """Add the command to the command line; `add` makes the parser of a command with a profile."""
-    parser = add(
-        commands, "backtest", "flows.commands.backtest:backtest", "what scheduled retraining would have done with past logs"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
     parser.add_argument("--logs", metavar="PATH", help="files, folder or glob of logs (default: the profile's ingest.paths)")
     parser.add_argument(
         "--from", dest="first", required=True, metavar="DATE", help="first day; what was logged before is known"
@@ -94,9 +92,9 @@ def checked(options: argparse.Namespace) -> Backtest:
     history.check_zones(assume_utc=options.assume_utc)
     _check_window(history, window)
     for sentence in history.says():
-        say(sentence)
+        note(sentence)
     out = Path(options.out or f"{config.work_dir.rstrip('/')}-backtest").resolve()
-    check_out_folder(out, OUTPUTS["flows.commands.backtest:backtest"], by="backtest")
+    check_out_folder(out, WRITES, by="backtest")
     branches = tuple(Branch(cadence, gate) for gate in gates for cadence in cadences)
     plan = Backtest(config, history, window, branches, out, options.exam)
     _keep_plan(plan)
@@ -182,5 +180,10 @@ def reporting(folder: Path) -> Iterator[TerminalReporter]:
         yield TerminalReporter(console=Console(file=file, highlight=False, width=160))
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    from flows.commands.backtest import backtest
+
+    return backtest(options)
+
+
+COMMAND = Command("backtest", "what scheduled retraining would have done with past logs", add_options, run, writes=WRITES)

@@ -8,19 +8,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flows.commands.command import Command
+from flows.console.arguments import profile_of, profile_options, profile_words
 from flows.console.look import Block, Card, Grid, number
-from flows.setup import prepare_environment, resolve_config
 from tracewheel.core.errors import DataError
 
 
-def batches(options: argparse.Namespace) -> dict[str, Any]:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--show", metavar="ID", help="a batch with its evidence, and the runs that learnt from it")
+    which.add_argument("--release", metavar="ID", help="let a held batch in; the next run learns from it")
+    which.add_argument("--hold", metavar="ID", help="leave a batch out from now on, or confirm that it is left out")
+    parser.add_argument("--why", metavar="TEXT", help="the reason of a decision, kept with it")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """List the batches, show one, release it, or hold it.
 
     Raises:
         DataError: there is no such batch, or no reason is given for a decision.
     """
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(config.work_dir, debug=options.debug)
+    config = profile_of(options, prefect=True)
     from tracewheel.operations.batches import HELD, RELEASED, Batches
 
     folder = Batches(config.work_dir)
@@ -57,10 +66,8 @@ def learnt_from(config: Any, slices: set[str]) -> dict[str, Any]:
     return {"runs": runs, "champion_version": version}
 
 
-def batches_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """The list, or one batch with its evidence."""
-    from flows.console.arguments import profile_words
-
     command = f"tracewheel batches {profile_words(options)}"
     if "batch" in result:
         return _one(options, result, command)
@@ -89,7 +96,7 @@ def batches_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card
 
 
 def held_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The held batches as rows of the card of `tracewheel status`."""
+    """The held batches as rows of the card of `tracewheel runs status`."""
     held = result.get("held_batches", ())
     return [(f"held {it['id']}", f"{it['records']['read']} records of {_files(it)}: {_why(it)}") for it in held]
 
@@ -113,9 +120,8 @@ def _one(options: argparse.Namespace, result: Mapping[str, Any], command: str) -
             parts.append(Block(f"Examples of {check['check']}", lines))
     look_at = ""
     if batch["state"] == "held" and learnt.get("champion_version"):
-        look_at = (
-            f"the champion, version {learnt['champion_version']}, learnt from it: `tracewheel rollback` restores the one before"
-        )
+        version = learnt["champion_version"]
+        look_at = f"the champion, version {version}, learnt from it: `tracewheel champion rollback` restores the one before"
     other = "--release" if batch["state"] == "held" else "--hold"
     return Card(
         f"Batch {batch['id']} is {batch['state']}",
@@ -140,3 +146,6 @@ def _shown(part: Mapping[str, Any]) -> str:
 
 def _why(batch: Mapping[str, Any]) -> str:
     return "; ".join(batch["reasons"]) or batch["decisions"][-1]["why"]
+
+
+COMMAND = Command("batches", "the batches of new logs: which are held, why; let one in", add_options, run, card)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.out_folder import Writes, check_out_folder
+from tracewheel.core.out_folder import Writes as Writes
+from tracewheel.core.out_folder import check_out_folder
 
 if TYPE_CHECKING:
     from flows.console.look import Card
@@ -100,25 +101,32 @@ def _check_file(path: Path, kind: FileOut) -> None:
 
 
 def find_commands(first: str | None = None) -> list[Command]:
-    """The commands by name: those of this folder, and those of installed wheels.
+    """The commands by name: the core's, and those of installed wheels.
 
     Args:
-        first: The first word that was typed: where it is one of this folder's, only its file is read.
+        first: The first word that was typed: where it is one of the core's, only its file is read.
     """
-    if first and (own := [*FOLDER.glob(f"{first.replace('-', '_')}.py"), *FOLDER.glob(f"{first}/*.py")]):
-        return list(_commands_in(own))
-    found = [*_commands_in(sorted(FOLDER.rglob("*.py"))), *(point.load() for point in entry_points(group=WHEELS))]
-    return sorted(found, key=lambda command: command.name)
+    if first and (own := own_commands(first.replace("-", "_"))):
+        return own
+    wheels = (point.load() for point in entry_points(group=WHEELS))
+    return sorted([*own_commands(), *wheels], key=lambda command: command.name)
 
 
-def _commands_in(paths: list[Path]) -> Iterator[Command]:
-    for path in paths:
+def own_commands(stem: str = "*") -> list[Command]:
+    """The commands of this folder: one a file, those of a group in a folder of its name.
+
+    Args:
+        stem: Of the file or the folder.
+    """
+    found = []
+    for path in [*FOLDER.glob(f"{stem}.py"), *FOLDER.glob(f"{stem}/*.py")]:
         if "\nCOMMAND = " in path.read_text(encoding="utf-8"):  # others are parts of commands, and may be heavy
             module = ".".join(("flows.commands", *path.relative_to(FOLDER).with_suffix("").parts))
-            yield importlib.import_module(module).COMMAND
+            found.append(importlib.import_module(module).COMMAND)
+    return sorted(found, key=lambda command: command.name)
 
 
 def group_help(group: str) -> str:
     """What a group of commands is for: the docstring of its package."""
-    module = sys.modules.get(f"flows.commands.{group}")
-    return (module.__doc__ or "").strip().rstrip(".") if module else ""
+    text = (getattr(sys.modules.get(f"flows.commands.{group}"), "__doc__", None) or "").strip().rstrip(".")
+    return text[:1].lower() + text[1:]

@@ -7,9 +7,13 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.commands.command import Command
+from flows.console.arguments import note
+from flows.console.look import Card, number
 from tracewheel.core.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -18,11 +22,7 @@ if TYPE_CHECKING:
 LOCAL_HOST, PORT, PATIENCE = "127.0.0.1", 8600, 30.0
 
 
-def add_dashboard_command(commands: Any, exit_codes: str) -> None:
-    """Add the command to the command line."""
-    summary = "review runs in the browser: verdicts, tasks won and lost, trajectories, lineage"
-    parser = commands.add_parser("dashboard", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.dashboard:dashboard")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUNS", nargs="*", help="work folders, or folders of runs (default: runs)")
     parser.add_argument(
         "--host",
@@ -44,12 +44,10 @@ def add_dashboard_command(commands: Any, exit_codes: str) -> None:
     )
     ways.add_argument("--demo", action="store_true", help="show the small runs that are shipped")
     parser.add_argument("--token", metavar="TEXT", help="the token that --host asks for (default: a new one at each start)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces")
 
 
-def dashboard(options: argparse.Namespace) -> dict[str, Any]:
-    """`tracewheel dashboard`: serves until it is interrupted.
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Serve until it is interrupted, or write a page.
 
     Raises:
         DataError: a folder does not exist.
@@ -99,11 +97,7 @@ def _serve(options: argparse.Namespace, folders: list[Path]) -> dict[str, Any]:
     port = listener.getsockname()[1]
     shown = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
-    print(
-        f"Dashboard of {', '.join(str(place.path) for place in library.places.values())}: {address}",
-        file=sys.stderr,
-        flush=True,
-    )
+    note(f"Dashboard of {', '.join(str(place.path) for place in library.places.values())}: {address}")
     http = timed(PATIENCE)
     config = uvicorn.Config(
         app, http=http, ws="none", log_level="warning", access_log=False, server_header=False, lifespan="off"
@@ -118,12 +112,22 @@ def _decide(record: RunRecord, decision: str, by: str, note: str) -> None:
     Raises:
         DataError: the command refused; the message is its own.
     """
-    command = [sys.executable, "-m", "flows.cli", "approve", str(record.path), f"--by={by}", f"--note={note}", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli",
+        "champion",
+        "approve",
+        str(record.path),
+        f"--by={by}",
+        f"--note={note}",
+        "--json",
+    ]
     done = subprocess.run(
         [*command, *(["--refuse"] if decision == "refused" else [])], capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"tracewheel approve ended with exit code {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [f"tracewheel champion approve ended with exit code {done.returncode}"]
         raise DataError(lines[-1].removeprefix("tracewheel: error: "))
 
 
@@ -140,3 +144,16 @@ def _listen(host: str, port: int) -> Any:
             f"--host {host} --port {port}: cannot listen there: {error}; give another --port, or 0 for a free one"
         ) from error
     return listener
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """What an export wrote, or where the dashboard was."""
+    if "out" not in result:
+        return Card(f"The dashboard at {result['address']} has ended", next=["tracewheel dashboard"])
+    rows = [("pages", ", ".join(result["pages"])), ("bytes", number(result["bytes"]))]
+    return Card(f"Written to {result['out']}", rows, look_at=f"open {result['out']}", next=["tracewheel dashboard"])
+
+
+COMMAND = Command(
+    "dashboard", "review runs in the browser: verdicts, tasks won and lost, trajectories, lineage", add_options, run, card
+)

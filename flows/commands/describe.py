@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from flows.commands.command import Command
+from flows.console.look import Block, Card, Grid
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.wheels import WHEELS, how_to_get
 
 METHODS = {
     "environment": ("step", "tools"),
@@ -24,19 +27,13 @@ SECTION = re.compile(r"^(?:Attributes|Args):\n((?:[ \t]+.*\n?|\n)+)", re.MULTILI
 ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
 
 
-def add_describe_command(commands: Any, exit_codes: str) -> None:
-    """Add the command to the command line."""
-    summary = "the kinds of environments, verifiers, users and readers; one of them; or `profile`, all settings of one"
-    parser = commands.add_parser("describe", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.describe:describe")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind", metavar="KIND", nargs="?", help="a built-in name, module:Class, or `profile` (default: list what is built in)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
-def describe(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """List the built-in kinds, or describe one kind (a record for each sort that has it), or the settings of a profile.
 
     Raises:
@@ -46,7 +43,7 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
         from tracewheel.config.settings import settings
 
         listed = [asdict(one) for one in settings()]
-        return {"settings": listed} if options.json else {"show": lambda: _show_settings(listed)}
+        return {"settings": listed}
     kinds = built_in()
     if options.kind is None:
         listed = [
@@ -54,9 +51,19 @@ def describe(options: argparse.Namespace) -> dict[str, Any]:
             for sort, named in kinds.items()
             for name, found in named.items()
         ]
-        return {"kinds": listed} if options.json else {"show": lambda: _show_list(listed)}
-    described = [_described(sort, options.kind, found) for sort, found in _found(options.kind, kinds)]
-    return {"described": described} if options.json else {"show": lambda: _show(described)}
+        listed += missing(kinds)
+        return {"kinds": listed}
+    return {"described": [_described(sort, options.kind, found) for sort, found in _found(options.kind, kinds)]}
+
+
+def missing(kinds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The kinds whose wheel is not installed, and how to get it."""
+    return [
+        {"sort": sort, "kind": kind, "summary": str(how_to_get(sort, kind))}
+        for sort, named in WHEELS.items()
+        for kind in sorted(named)
+        if sort in kinds and kind not in kinds[sort]
+    ]
 
 
 def built_in() -> dict[str, dict[str, Any]]:
@@ -87,6 +94,9 @@ def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str,
     name = kind.split(":")[0] if kind.startswith(PREFIX) else kind
     if found := [(sort, named[name]) for sort, named in kinds.items() if name in named]:
         return found
+    for sort in kinds:
+        if how := how_to_get(sort, name):
+            raise ConfigError(f"{sort} '{name}' is {how}")
     give(kind)
     own = load_class(kind, {name: found for named in kinds.values() for name, found in named.items()}, "kind")
     if not isinstance(own, type):
@@ -196,48 +206,35 @@ def _tools(kind: str) -> tuple[list[dict[str, Any]] | None, str]:
         return None, f"not known without its arguments ({error or type(error).__name__})"
 
 
-def _show_list(listed: list[dict[str, Any]]) -> None:
-    from flows.console.look import Card, Grid, show_card
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    if "settings" in result:
+        settings = [(one["name"], one["type"], _default(one), one["since"], _meaning(one)) for one in result["settings"]]
+        return Card("Settings of a profile", parts=[Grid(("setting", "type", "default", "since", ""), settings, False)])
+    parts: list[Grid | Block] = []
+    if kinds := result.get("kinds"):
+        for sort in dict.fromkeys(record["sort"] for record in kinds):
+            rows = [(one["kind"], one["summary"]) for one in kinds if one["sort"] == sort]
+            parts.append(Grid((f"{sort}s", ""), rows, False))
+        says = "Kinds that a profile may name; your own as module:Class"
+        return Card(says, parts=parts, next=["tracewheel describe KIND", "tracewheel describe profile"])
+    for record in result["described"]:
+        parts += [Block(f"{record['kind']}: {record['sort']}", _unwrapped(record["doc"] or "(no docstring)"))]
+        if record["args"]:
+            arguments = [(one["name"], one["type"], _default(one), one["description"]) for one in record["args"]]
+            parts.append(Grid(("argument", "type", "default", ""), arguments, False))
+        elif record["sort"] != "log format":
+            parts.append(Block("Arguments", ["no arguments" if record["args"] == [] else "any keyword"]))
+        if record["sort"] == "environment":
+            parts.append(_tools_part(record))
+    return Card("", parts=parts)
 
-    sorts = dict.fromkeys(record["sort"] for record in listed)
-    parts = [
-        Grid((f"{sort}s", ""), [(one["kind"], one["summary"]) for one in listed if one["sort"] == sort], False)
-        for sort in sorts
-    ]
-    show_card(Card("Kinds that a profile may name; your own as module:Class", parts=parts, next=["tracewheel describe KIND"]))
 
-
-def _show_settings(listed: list[dict[str, Any]]) -> None:
-    from flows.console.look import Card, Grid, show_card
-
-    rows = [
-        (one["name"], one["type"], "required" if one["default"] is None else one["default"], one["since"], _meaning(one))
-        for one in listed
-    ]
-    show_card(Card("Settings of a profile", parts=[Grid(("setting", "type", "default", "since", ""), rows, False)]))
+def _default(one: Mapping[str, Any]) -> str:
+    return "required" if one["default"] is None else str(one["default"])
 
 
 def _meaning(one: Mapping[str, Any]) -> str:
     return f"{', '.join(one['kinds'])}: {one['meaning']}" if one["kinds"] else str(one["meaning"])
-
-
-def _show(described: list[dict[str, Any]]) -> None:
-    from flows.console.look import Block, Card, Grid, show_card
-
-    for record in described:
-        parts: list[Any] = [Block("", _unwrapped(record["doc"] or "(no docstring)"))]
-        if record["args"]:
-            rows = [
-                (one["name"], one["type"], "required" if one["default"] is None else one["default"], one["description"])
-                for one in record["args"]
-            ]
-            parts.append(Grid(("argument", "type", "default", ""), rows, False))
-        elif record["sort"] != "log format":
-            says = "no arguments" if record["args"] == [] else "any keyword"
-            parts.append(Block("Arguments", [says]))
-        if record["sort"] == "environment":
-            parts.append(_tools_part(record))
-        show_card(Card(f"{record['kind']}: {record['sort']}", parts=parts))
 
 
 def _unwrapped(doc: str) -> list[str]:
@@ -256,9 +253,7 @@ def _unwrapped(doc: str) -> list[str]:
     return lines
 
 
-def _tools_part(record: dict[str, Any]) -> Any:
-    from flows.console.look import Block, Grid
-
+def _tools_part(record: Mapping[str, Any]) -> Grid | Block:
     if record["tools"] is None:
         return Block("Tools", [record["no_tools"]])
     rows = []
@@ -267,3 +262,12 @@ def _tools_part(record: dict[str, Any]) -> Any:
         taken = ", ".join(function.get("parameters", {}).get("properties", {}))
         rows.append((f"{function['name']}({taken})", function.get("description", "")))
     return Grid(("tool", ""), rows, False)
+
+
+COMMAND = Command(
+    "describe",
+    "the kinds of environments, verifiers, users and readers, or one of them; or the settings of a profile",
+    add_options,
+    run,
+    card,
+)

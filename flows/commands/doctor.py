@@ -8,25 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.setup import prepare_environment, resolve_config
-from tracewheel.config import DoctorSections, RetrainConfig, load_stored_config
+from flows.commands.command import Command
+from flows.console.arguments import profile_of, profile_options
+from flows.console.look import Block, Card, Grid
 from tracewheel.core.errors import DataError, UnhealthyRun
 
-COLOURS = {"severe": "red", "warning": "yellow", "healthy": "green", "not_checked": "dim"}
-WORDS = {"not_checked": "not checked"}
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
+    parser.add_argument("--run", metavar="RUN_ID", help="which run of the work folder (default: the profile's)")
 
 
-def doctor(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Examine the profile's run, or the one that `--run` names; it may be complete, stopped or running.
 
     Raises:
         DataError: there is no such run, or it has not reached reinforcement learning.
         UnhealthyRun: a finding is severe.
     """
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(config.work_dir, debug=options.debug)
+    config = profile_of(options, prefect=True)
     from tasks.engine.reading import last_run
     from tasks.records.doctor import result
+    from tracewheel.config import DoctorSections, load_stored_config
     from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
     from tracewheel.report.doctor import examine, loops_of, read_records
 
@@ -34,52 +37,37 @@ def doctor(options: argparse.Namespace) -> dict[str, Any]:
     run_id = options.run or last_run(config).record.run_id
     record = RunRecord(work_dir, run_id)
     if not (record.path / LINEAGE_FILE).is_file():
-        raise DataError(f"{record.path}: no such run; `tracewheel status` lists them, --run names one")
-    own = DoctorSections.of(_config_of(record.path, config))
+        raise DataError(f"{record.path}: no such run; `tracewheel runs status` lists them, --run names one")
+    own = DoctorSections.of(load_stored_config(record.path).model_copy(update={"doctor": config.doctor}))
     loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
     if not loops:
         raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
     findings = [replace(item, loop=name) for name, records in loops.items() for item in examine(records)]
     said = result(run_id, sum(len(records.iterations) for records in loops.values()), findings)
-    shown = said if options.json else {"show": lambda: show_findings(said)}
     severe = [item.check for item in findings if item.severity == "severe"]
     if severe:
-        raise UnhealthyRun(f"run {run_id}: {', '.join(severe)}", shown)
-    return shown
+        raise UnhealthyRun(f"run {run_id}: {', '.join(severe)}", said)
+    return said
 
 
-def show_findings(said: Mapping[str, Any]) -> None:
-    """Print a table of the findings, the severe ones first, and advice below it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from flows.console.look import result_console, say
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """A table of the findings, the severe ones first, and advice below it."""
     from tracewheel.report.doctor.finding import SEVERITIES, shown
 
-    console = result_console()
-    table = Table(title=f"Run {said['run_id']} after {said['iterations']} iterations: {said['severity']}")
-    for heading in ("check", "finding", "iterations", "evidence"):
-        table.add_column(heading)
-    findings = sorted(said["findings"], key=lambda item: SEVERITIES.index(item["severity"]))
-    for item in findings:
+    rows, advice = [], []
+    for item in sorted(result["findings"], key=lambda item: SEVERITIES.index(item["severity"])):
         evidence = [f"{name}: {shown(value)}" for name, value in item["evidence"].items() if not isinstance(value, Mapping)]
-        numbers = item["iterations"]
-        table.add_row(
-            f"{item['loop']} {item['check'].replace('_', ' ')}".strip(),
-            Text(WORDS.get(item["severity"], item["severity"]), style=COLOURS[item["severity"]]),
-            "" if not numbers else f"{numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else str(numbers[0]),
-            Text("\n".join(evidence) or item["advice"]),
-        )
-    console.print(table)
-    for item in findings:
+        numbers, check = item["iterations"], f"{item['loop']} {item['check'].replace('_', ' ')}".strip()
+        span = "" if not numbers else f"{numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+        rows.append((check, item["severity"].replace("_", " "), span, "\n".join(evidence) or item["advice"]))
         if item["severity"] in ("severe", "warning"):
-            console.print(
-                f"{item['loop']} {item['check'].replace('_', ' ')}: {item['advice']}".strip(), markup=False, soft_wrap=True
-            )
-    if said["severity"] == "healthy":
-        say(console, "nothing is wrong that the doctor knows of")
+            advice.append(f"{check}: {item['advice']}")
+    return Card(
+        f"Run {result['run_id']} after {result['iterations']} iterations: {result['severity'].replace('_', ' ')}",
+        (),
+        [Grid(("check", "finding", "iterations", "evidence"), rows, figures=False), Block("", advice)],
+        "nothing is wrong that the doctor knows of" if result["severity"] == "healthy" else "",
+    )
 
 
-def _config_of(record: Path, given: RetrainConfig) -> RetrainConfig:
-    """The run's profile with the doctor's limits of the one that was given."""
-    return load_stored_config(record).model_copy(update={"doctor": given.doctor})
+COMMAND = Command("doctor", "look for the known failure modes in a run's records", add_options, run, card)

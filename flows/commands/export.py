@@ -6,17 +6,21 @@ import argparse
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.commands.command import Command, Writes
+from flows.console.arguments import out_option
+from flows.console.look import Card, rows_of
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_file, digest_of
 from tracewheel.core.store import produce_whole
 
 FORMATS = ("adapter", "merged", "gguf")
-RECORD, CARD = "export.json", "README.md"
+RECORD, MODEL_CARD = "export.json", "README.md"
 VERSION = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[\w-]+))")
 OWN_FILES = ("adapter.json", "adapter_config.json", "adapter_model.safetensors", "probe.json", "chat_template.jinja")
 
@@ -30,11 +34,7 @@ class Source:
     run: Path | None
 
 
-def add_export_command(commands: Any, exit_codes: str) -> None:
-    """The command line of `export`."""
-    summary = "write an adapter, merged weights or a GGUF file, with a model card"
-    parser = commands.add_parser("export", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.export:export")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "policy",
         metavar="RUN|ADAPTER|MODEL_VERSION",
@@ -60,12 +60,10 @@ def add_export_command(commands: Any, exit_codes: str) -> None:
         action="store_true",
         help="an adapter of plain PEFT that was trained on --base: check and record it",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
+    out_option(parser, "folder to write; replaced if it is an earlier export")
 
 
-def export(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Export a policy; `--out` is complete or as it was.
 
     Raises:
@@ -222,7 +220,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         files=files,
         datasets=tuple(options.dataset),
     )
-    (out / CARD).write_text(model_card(exported, run), encoding="utf-8")
+    (out / MODEL_CARD).write_text(model_card(exported, run), encoding="utf-8")
     record = {
         "format": options.format,
         "name": name,
@@ -233,7 +231,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         "run_id": run.run_id if run else None,
         "verdict": run.gate.get("verdict") if run else None,
         **facts,
-        "files": {**files, CARD: digest_file(out / CARD)},
+        "files": {**files, MODEL_CARD: digest_file(out / MODEL_CARD)},
     }
     write_json(out / RECORD, record)
     return record
@@ -256,3 +254,30 @@ def _adapter_dtype(weights: Path) -> str:
 
     tensors = read_header(weights / "adapter_model.safetensors")
     return ", ".join(sorted({DTYPES[stored.dtype] for stored in tensors.values()}))
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    unknown = result["license"] == "unknown"
+    refused = result["verdict"] not in (None, "promoted")
+    notes = ["the licence of the base is unknown: find it out before you pass this on"] if unknown else []
+    notes += [f"the gate's verdict was '{result['verdict']}'"] if refused else []
+    return Card(
+        f"{result['name']} written to {result['out']} as {result['format']}",
+        rows_of({name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}),
+        look_at="; ".join([*notes, f"the model card is {result['out']}/README.md"]),
+        tone="warning" if notes else "good",
+        next=[f"tracewheel lineage {options.policy}"],
+    )
+
+
+COMMAND = Command(
+    "export",
+    "write an adapter, merged weights or a GGUF file, with a model card",
+    add_options,
+    run,
+    card,
+    Writes(
+        (MODEL_CARD, RECORD),
+        ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
+    ),
+)

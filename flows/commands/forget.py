@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.commands.command import Command
+from flows.console.arguments import note, profile_of, profile_options
 from tracewheel.core.errors import ConfigError, DataError, GateRefused
 
 if TYPE_CHECKING:
@@ -17,14 +18,8 @@ if TYPE_CHECKING:
 MOST_SHOWN = 12
 
 
-def add_forget_command(commands: Any, add: Any) -> None:
-    """Add the command to the command line; `add` makes the parser of a command with a profile."""
-    parser = add(
-        commands,
-        "forget",
-        "flows.commands.forget:forget",
-        "take a user, a session or a trace out of everything made of the logs",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
     for kind, what in (
         ("user", "as logged or as stored"),
         ("session", "as logged or as stored"),
@@ -33,9 +28,9 @@ def add_forget_command(commands: Any, add: Any) -> None:
         parser.add_argument(
             f"--{kind}", dest=f"{kind}s", action="append", default=[], metavar="NAME", help=f"{what}; may be repeated"
         )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="only say what holds something of theirs (the default)")
-    what.add_argument("--yes", action="store_true", help="delete it, keep them out of later ingests, and prove it by a search")
+    acts = parser.add_mutually_exclusive_group()
+    acts.add_argument("--dry-run", action="store_true", help="only say what holds something of theirs (the default)")
+    acts.add_argument("--yes", action="store_true", help="delete it, keep them out of later ingests, and prove it by a search")
     parser.add_argument(
         "--delete-adapters", action="store_true", help="delete adapters that learnt from them; by default they are marked"
     )
@@ -43,7 +38,7 @@ def add_forget_command(commands: Any, add: Any) -> None:
     parser.add_argument("--retrain", action="store_true", help="then train without them, and show what it costs in success")
 
 
-def forget(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Say what holds something of theirs; with `--yes`, delete it.
 
     Raises:
@@ -51,21 +46,17 @@ def forget(options: argparse.Namespace) -> dict[str, Any]:
         DataError: nothing of theirs is found.
         InfrastructureError: a run holds the store, MLflow does not answer, or something is left.
     """
-    from flows.setup import prepare_environment, resolve_config
-
     for name in ("delete_adapters", "rewrite_logs", "retrain"):
         if getattr(options, name) and not options.yes:
             raise ConfigError(f"--{name.replace('_', '-')} changes something: give --yes, too")
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    config.require("ingest.paths", "policy.base")
-    prepare_environment(config.work_dir, debug=options.debug)
+    config = profile_of(options, "ingest.paths", "policy.base", prefect=True)
     from tasks.afterwards.forgetting import forget as forget_all
     from tasks.afterwards.forgetting import look_for
-    from tasks.tracking.sync import require_mlflow
+    from tasks.tracking.tracking import require_mlflow
     from tracewheel.operations.forgetting import Wanted
 
     wanted = Wanted.of(options.users, options.sessions, options.traces, config.ingest.redaction)
-    require_mlflow(config, "forget", lambda text: print(text, file=sys.stderr))
+    require_mlflow(config, "forget", note)
     affected = look_for(config, wanted)
     if not (affected.theirs or affected.search.found or affected.mlflow.traces or affected.in_dvc):
         raise DataError(
@@ -73,7 +64,7 @@ def forget(options: argparse.Namespace) -> dict[str, Any]:
         )
     found = affected.to_record(Path(config.work_dir))
     if not options.yes:
-        return {"found": found} if options.json else {"show": lambda: _show(found)}
+        return {"found": found, "show": _found_text(found)}
     with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
         before = _champion(config, affected, Path(place)) if options.retrain else None
         result: dict[str, Any] = {
@@ -82,7 +73,7 @@ def forget(options: argparse.Namespace) -> dict[str, Any]:
         }
         if options.retrain:
             result |= _retrained(options, config, before)
-    return result if options.json else {"show": lambda: _show_done(result)}
+    return {**result, "show": _done_text(result)}
 
 
 def _champion(config: RetrainConfig, affected: Affected, place: Path) -> Path | None:
@@ -96,21 +87,21 @@ def _champion(config: RetrainConfig, affected: Affected, place: Path) -> Path | 
 
 def _retrained(options: argparse.Namespace, config: RetrainConfig, before: Path | None) -> dict[str, Any]:
     """Train without them; the gate's verdict, and the paired difference to the champion before."""
-    from flows.commands.whole_runs import retrain
+    from flows.commands import retrain
     from tasks.afterwards.forgetting_effect import effect_of
     from tracewheel.core.run_record import find_runs
 
-    again = argparse.Namespace(**{**vars(options), "dry_run": False, "json": True, "fresh": False})
+    again = argparse.Namespace(**{**vars(options), "dry_run": False, "fresh": False})
     try:
-        summary = retrain(again)
+        summary = retrain.run(again)
     except GateRefused as refused:
-        summary = refused.args[1]
+        summary = refused.result
     record = next(record for record in find_runs(Path(config.work_dir)) if record.run_id == summary["run_id"])
     effect = effect_of(config, record, before) if before else None
     return {"run": record.run_id, "verdict": summary["gate"]["verdict"], "effect": effect}
 
 
-def _show(found: dict[str, Any]) -> None:
+def _found_text(found: dict[str, Any]) -> str:
     lines = [
         f"traces      {len(found['traces'])} stored, {found['quarantined']} records in quarantine",
         f"logs        {_some(found['log_lines'])}",
@@ -130,7 +121,7 @@ def _show(found: dict[str, Any]) -> None:
     lines.append(
         "next: the same with --yes deletes all this, and keeps them out of later ingests (--rewrite-logs: out of the logs, too)"
     )
-    print("\n".join(lines))
+    return "\n".join(lines) + "\n"
 
 
 def _dvc_lines(dvc: dict[str, list[str]]) -> list[str]:
@@ -152,7 +143,7 @@ def _some(values: list[str]) -> str:
     return shown + (f" and {len(values) - MOST_SHOWN} more (--json shows all)" if len(values) > MOST_SHOWN else "")
 
 
-def _show_done(result: dict[str, Any]) -> None:
+def _done_text(result: dict[str, Any]) -> str:
     done, found = result["done"], result["found"]
     proof = done["proof"]
     versions = ", ".join(f"{version} {what}" for version, what in done["model_versions"].items()) or "none"
@@ -180,4 +171,7 @@ def _show_done(result: dict[str, Any]) -> None:
         lines.append(f"run         {result['run']}: {result['verdict']}")
     else:
         lines.append("next: tracewheel retrain trains without them; --retrain would have shown what it costs")
-    print("\n".join(lines))
+    return "\n".join(lines) + "\n"
+
+
+COMMAND = Command("forget", "take a user, a session or a trace out of everything made of the logs", add_options, run)

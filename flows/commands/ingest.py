@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.commands.command import Command
+from flows.console.arguments import allow_option, set_option
+from flows.console.look import Block, Card, Grid, counted, number, one_line
 from tracewheel.core.errors import DoubtfulData, InputError
 from tracewheel.core.log_formats import FORMAT_NAMES
+from tracewheel.traces.ingested_folder import INGESTED, QUARANTINE_FILE
 
 if TYPE_CHECKING:
     from tracewheel.config import IngestConfig
 
 PROFILES = (".yaml", ".yml")
+COUNTS = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results")
+DETAIL = 160
 
 
-def add_ingest_command(commands: Any, exit_codes: str) -> None:
-    """The command line of `ingest`."""
-    summary = "read logged traces; put aside what cannot be read"
-    parser = commands.add_parser("ingest", help=summary, description=f"{summary}.", epilog=exit_codes)
-    parser.set_defaults(command="flows.commands.ingest:ingest")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="files, folders or globs, also .gz and .zst; or one YAML profile"
     )
@@ -38,12 +41,11 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         metavar="READER",
         help="a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
     )
-    parser.add_argument(
+    allow_option(
+        parser,
         "--allow-quarantine",
-        dest="overrides",
-        action="append_const",
-        const="ingest.allow_quarantine=true",
-        help="exit with 0 although nothing, or under half of the records, could be read",
+        "ingest.allow_quarantine=true",
+        "exit with 0 although nothing, or under half of the records, could be read",
     )
     parser.add_argument(
         "--forgotten",
@@ -54,14 +56,7 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
     parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")
     parser.add_argument("--experiment", metavar="NAME", help="experiment whose traces are read from there")
     parser.add_argument("--filter", metavar="TEXT", help="which of them, as in \"attributes.status = 'OK'\"")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        help="override a setting, as in ingest.format=atif",
-    )
+    set_option(parser)
     parser.add_argument("--run-dir", metavar="DIR", help="with a profile: instead of its work_dir")
     parser.add_argument("--out", metavar="DIR", help="folder to write; what is in it stays and is added to")
     parser.add_argument(
@@ -70,14 +65,12 @@ def add_ingest_command(commands: Any, exit_codes: str) -> None:
         help="show one record of FILE, or FILE:LINE, as it is read, beside the original; writes nothing",
     )
     parser.add_argument("--record", type=int, metavar="N", help="which record of the file to explain (default: the first)")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show stack traces and the libraries' logs")
 
 
-def ingest(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Read new logs; with a profile, all of its logs, as the stage does."""
     if options.explain:
-        from flows.commands.explain import explain
+        from flows.console.explained import explain
 
         return explain(options)
     if not options.out:
@@ -127,7 +120,7 @@ def _checked(config: IngestConfig, result: dict[str, Any]) -> dict[str, Any]:
     Raises:
         DoubtfulData: too little was kept, and the settings do not allow it.
     """
-    from tracewheel.traces.shortfall import shortfall
+    from tracewheel.traces.quarantine import shortfall
 
     if (short := shortfall(result)) and not config.allow_quarantine:
         raise DoubtfulData(f"{short}; mend the logs or read them as shown, or accept it with --allow-quarantine", result)
@@ -171,3 +164,65 @@ def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[s
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("ingest", total=sum(sizes))
         yield lambda done: bars.update(task, completed=done)
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """Counts, the most frequent reasons of the quarantine, and whether there is enough to go on with."""
+    from tracewheel.traces.quarantine import frequent_reasons, shortfall
+
+    out = Path(result["out"])
+    rows = [("formats", counted(result["by_format"])), ("redacted", counted(result["redacted"]))]
+    if result.get("skipped"):
+        rows.append(
+            ("not read", f"{len(result['skipped'])} files that are no logs: {one_line(', '.join(result['skipped']), 80)}")
+        )
+    added = result.get("added", result)
+    if added == {name: result[name] for name in added}:
+        rows = [(name.replace("_", " "), number(result[name])) for name in COUNTS] + rows
+        parts: list[Grid | Block] = []
+    else:
+        figures = [(name.replace("_", " "), number(added[name]), number(result[name])) for name in COUNTS]
+        parts = [Grid(("", "this time", "in all"), figures)]
+    first = ""
+    if result["quarantined"]:
+        whys = frequent_reasons(result, out / QUARANTINE_FILE)
+        for why in whys:
+            lines = [f"{why.file}:{why.line}: {one_line(why.detail, DETAIL)}".rstrip(": "), f"→ {why.advice}"]
+            parts.append(Block(f"{why.count} × {why.reason}", lines))
+        first = _place(options, whys[0].file, whys[0].line)
+    look_at, tone = "", "good"
+    if short := shortfall(result):
+        look_at, tone = short, "bad"
+    elif not added["read"]:
+        look_at = "nothing new in these logs; --full reads them again"
+    elif result["quarantined"]:
+        look_at, tone = f"{number(result['quarantined'])} records could not be read: {out / QUARANTINE_FILE}", "warning"
+    next = [f"tracewheel ingest --explain {shlex.quote(first)}"] if first else []
+    if tone != "bad":
+        profile = next_profile(options)
+        next.append(f"tracewheel curate {profile} --traces {shlex.quote(str(out))} --out {shlex.quote(f'{out}-curated')}")
+    return Card(
+        f"{number(result['kept'])} of {number(result['read'])} records kept, in {out}", rows, parts, look_at, tone, next
+    )
+
+
+def next_profile(options: argparse.Namespace) -> str:
+    """The profile that an ingest was given; otherwise the user's own."""
+    given = [path for path in options.paths if path.endswith((".yaml", ".yml"))]
+    return shlex.quote(given[0]) if given else "PROFILE.yaml"
+
+
+def _place(options: argparse.Namespace, file: str, line: int) -> str:
+    """FILE:LINE of a record as it can be typed: files are stored without the folders that they share."""
+    from tracewheel.traces.discovery import find_files
+
+    if any(path.endswith((".yaml", ".yml")) for path in options.paths):
+        return ""
+    path = find_files(options.paths).get(file) if options.paths else None
+    if path is None:
+        return ""
+    here = Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+
+
+COMMAND = Command("ingest", "read logged traces; put aside what cannot be read", add_options, run, card, INGESTED)

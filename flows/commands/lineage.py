@@ -6,7 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.commands.command import Command
+from flows.commands.compare import PAGE
+from flows.console.arguments import profile_of, profile_options
 from flows.console.look import Block, Card, number, result_console, show_card
+from tracewheel.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tracewheel.lineage.backward import Backward
@@ -17,11 +21,8 @@ FORMATS = ("text", "mermaid", "html", "json")
 DEFAULT_LIMIT = 20
 
 
-def add_lineage_command(commands: Any, add: Any) -> None:
-    """Add the command to the command line; `add` makes the parser of a command with a profile."""
-    parser = add(
-        commands, "lineage", "flows.commands.lineage:lineage", "what an adapter learned from, and what holds a trace or a user"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
     parser.add_argument(
         "target",
         metavar="TARGET",
@@ -35,20 +36,16 @@ def add_lineage_command(commands: Any, add: Any) -> None:
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
 
 
-def lineage(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Trace back or forward.
 
     Raises:
         ConfigError: `--limit` is negative.
         DataError: nothing has the name TARGET, or the work folder holds no run.
     """
-    from flows.setup import prepare_environment, resolve_config
-    from tracewheel.core.errors import ConfigError
-
     if options.limit < 0:
         raise ConfigError(f"--limit {options.limit}: give 0 for all, or more")
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    prepare_environment(config.work_dir, debug=options.debug)
+    config = profile_of(options, prefect=True)
     from tasks.afterwards.lineage_target import resolve_target
     from tracewheel.lineage.work_folder import WorkFolder
 
@@ -58,7 +55,6 @@ def lineage(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _back(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, Any]:
-    from tracewheel.core.errors import DataError
     from tracewheel.lineage.backward import trace_back
 
     if not target.entry:
@@ -101,17 +97,15 @@ def _shown(
     page: tuple[str, list[tuple[str, str]], list[str]],
     card: Card,
 ) -> dict[str, Any]:
-    """The result: what `--json` prints, or the way to show it in the format that is asked for."""
+    """The result with what is shown of it, in the format that was asked for, or the file that it was written to."""
     import json
 
     from tracewheel.core.store import write_whole
     from tracewheel.dashboard.graph import lineage_page
     from tracewheel.lineage.mermaid import mermaid
 
-    if options.json and not options.out:
-        return record
     if options.format == "text" and not options.out:
-        return {"show": lambda: show_card(card)}
+        return {**record, "show": card}
     makers = {
         "mermaid": lambda: mermaid(graph),
         "html": lambda: lineage_page(graph, page[0], page[1], page[2]),
@@ -119,14 +113,11 @@ def _shown(
         "text": lambda: _plain(card),
     }
     text = makers[options.format]()
-    if options.out:
-        write_whole(Path(options.out), text)
-        return (
-            {"out": options.out, "nodes": len(graph.nodes), "edges": len(graph.edges)}
-            if options.json
-            else {"show": lambda: show_card(Card(f"{page[0]}, written to {options.out}"))}
-        )
-    return {"show": lambda: print(text, end="")}
+    if not options.out:
+        return {**record, "show": text}
+    write_whole(Path(options.out), text)
+    shown = Card(f"{page[0]}, written to {options.out}")
+    return {"out": options.out, "nodes": len(graph.nodes), "edges": len(graph.edges), "show": shown}
 
 
 def _plain(card: Card) -> str:
@@ -190,3 +181,6 @@ def _splits(splits: dict[str, int]) -> str:
 
 def _more(left: int, what: str) -> list[str]:
     return [f"… and {left} {what} more (--limit 0 shows all)"] if left > 0 else []
+
+
+COMMAND = Command("lineage", "what an adapter learned from, and what holds a trace or a user", add_options, run, writes=PAGE)

@@ -1,19 +1,18 @@
-"""`tracewheel serve`: answers with the champion, logs what it says, and takes over a promotion without a restart."""
+"""`tracewheel serve`: answers programs with the champion, and takes over a promotion; or with any policy, as a gateway."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import secrets
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flows.console.arguments import folder_of
-from flows.setup import prepare_environment, resolve_config
+from flows.commands.command import Command
+from flows.console.arguments import note, profile_of, profile_options
+from flows.console.stages import policy_in
 from tracewheel.core import stopping
 from tracewheel.core.errors import DataError, InputError, TracewheelError
 
@@ -23,28 +22,86 @@ if TYPE_CHECKING:
     from tracewheel.gateway.serving import ServingDoor
     from tracewheel.policy.adapters import PolicyRef
 
-LOG = logging.getLogger(__name__)
 FOLDER, BASE = "serving", "base"
+PORT, GATEWAY_PORT = 8788, 8700
 LOOK_SECONDS, SHORTEST_KEY = 0.2, 16
+MOST_TURNS = 1_000_000  # conversations with a gateway have no limit of turns; the door forgets them when they grow too long
 CLOSING_SECONDS = 5.0  # for the conversations that are open: who stops a server waits for ten, and then kills it
 
 
-def serve(options: argparse.Namespace) -> NoReturn:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
+    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help=f"default {PORT}, or {GATEWAY_PORT} with --gateway; 0 takes a free one")
+    parser.add_argument("--key", help="what programs must show, at least 16 characters (default: one is made and printed)")
+    parser.add_argument(
+        "--log", metavar="DIR", help="where conversations are logged (default: serving/logs in the work folder)"
+    )
+    parser.add_argument(
+        "--idle", type=float, default=600.0, metavar="S", help="a conversation ends after S silent seconds (600)"
+    )
+    parser.add_argument("--watch", type=float, default=10.0, metavar="S", help="look for a promotion every S seconds (10)")
+    parser.add_argument("--challenger", metavar="DIR", help="a second policy: output of warm-start or an update, or an adapter")
+    parser.add_argument("--share", type=float, default=0.1, help="the challenger's share of the conversations (0.1)")
+    parser.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
+    gateway = parser.add_argument_group("any policy behind the APIs of OpenAI and Anthropic instead, without a log")
+    gateway.add_argument("--gateway", action="store_true", help="serve the base, or --adapter, whatever the champion is")
+    gateway.add_argument("--adapter", metavar="DIR", help="an adapter's folder, or a state's (default: the base alone)")
+
+
+def run(options: argparse.Namespace) -> NoReturn:
     """Serve until a signal comes; conversations that are open then are logged as they are.
 
     Raises:
         Stopped: the signal has come.
         ConfigError: the profile cannot be served.
         DataError: the champion or the challenger cannot be read.
+        AdapterMismatchError: the adapter was trained for another base.
         InputError: an option is wrong, or the port is taken.
+        InfrastructureError: the engine has failed.
     """
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    config.require("policy.base")
-    prepare_environment(None, debug=options.debug)
+    if options.key is not None and (len(options.key) < SHORTEST_KEY or not options.key.isascii()):
+        raise InputError(f"--key: at least {SHORTEST_KEY} ASCII characters; without the option one is made")
     if not 0.0 <= options.share <= 1.0:
         raise InputError(f"--share {options.share:g}: from 0 to 1")
-    if options.key is not None and len(options.key) < SHORTEST_KEY:
-        raise InputError(f"--key: at least {SHORTEST_KEY} characters; without the option one is made")
+    if options.adapter and not options.gateway:
+        raise InputError("--adapter: only with --gateway; the champion is served without")
+    config = profile_of(options, "policy.base")
+    key = options.key or f"tw-{secrets.token_urlsafe(24)}"
+    if options.port is None:
+        options.port = GATEWAY_PORT if options.gateway else PORT
+    if options.gateway:
+        _serve_gateway(config, options, key)
+    _serve_champion(config, options, key)
+
+
+def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
+    from tracewheel.config import EngineSections
+    from tracewheel.engines.making import make_engine
+    from tracewheel.gateway.engine_thread import EngineThread
+    from tracewheel.gateway.gateway import Gateway
+    from tracewheel.gateway.server import GatewayServer
+    from tracewheel.gateway.standing import CONVERSATIONS, StandingDoor
+
+    policy = policy_in(config, options.adapter, "--adapter")
+    caps = config.rollout.model_copy(update={"max_turns": MOST_TURNS, "harness": None})
+    with contextlib.ExitStack() as made:
+        engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=CONVERSATIONS)
+        thread = EngineThread(engine, getattr(engine, "most_sessions", None))
+        made.callback(thread.close)
+        door = StandingDoor(Gateway(thread, renderer, caps), key, config.seed)
+        server = made.enter_context(GatewayServer(door, options.host, options.port))
+        for vendor, address in (("OPENAI", server.openai_url()), ("ANTHROPIC", server.url())):
+            note(f"{vendor}_BASE_URL={address}\n{vendor}_API_KEY={key}")
+        try:
+            while True:
+                thread.check()
+                time.sleep(LOOK_SECONDS)
+        except stopping.Stopped as stop:
+            raise stopping.Stopped(stop.request, "the gateway has stopped") from None
+
+
+def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
     from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
     from tracewheel.gateway.log_redaction import LogRedaction
     from tracewheel.gateway.server import GatewayServer
@@ -52,7 +109,6 @@ def serve(options: argparse.Namespace) -> NoReturn:
     from tracewheel.gateway.serving_routes import serving_routes
     from tracewheel.traces.forgotten import read_forgotten
 
-    key = options.key or f"tw-{secrets.token_urlsafe(24)}"
     folder = Path(options.log or Path(config.work_dir) / SERVED_FOLDER)
     champions = Champions(config)
     champion, policy, name = champions.now()
@@ -68,23 +124,23 @@ def serve(options: argparse.Namespace) -> NoReturn:
     door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction)
     engines = [served.engine]
     if options.challenger:
-        rival = _policy_in(config, options.challenger)
+        rival = policy_in(config, options.challenger, "--challenger")
         other, _ = _served(config, rival, options.challenger)
         engines.append(other.engine)
         shadows = None if options.live else ConversationLog(folder / "shadow", "replies", forgotten=forgotten)
         door.challenge(Challenger(other, options.share, options.live, shadows))
     try:
         with GatewayServer(door, options.host, options.port, routes=serving_routes(door)) as server:
-            print(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}", file=sys.stderr, flush=True)
+            note(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}")
             _watch(door, champions, champion, options)
     finally:  # the server is gone: nothing is answered any more
         lost = door.end_idle(0.0, CLOSING_SECONDS)
         log.close()
         for engine in engines:
             engine.close()
-        print(f"{door.answered} turns answered, {door.logged} conversations logged in {folder}", file=sys.stderr, flush=True)
+        note(f"{door.answered} turns answered, {door.logged} conversations logged in {folder}")
         if lost:
-            print(f"{lost} conversations were still open and are not logged: redacting them takes too long", file=sys.stderr)
+            note(f"{lost} conversations were still open and are not logged: redacting them takes too long")
 
 
 def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, options: argparse.Namespace) -> NoReturn:
@@ -106,9 +162,9 @@ def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, o
                     champion = found  # a bad one is tried once
                     policy, name = champions.fetch(found)
                     door.take_over(policy, name)
-                    print(f"tracewheel: serving {name}", file=sys.stderr, flush=True)
+                    note(f"tracewheel: serving {name}")
             except (TracewheelError, OSError) as error:
-                print(f"tracewheel: {door.health()['policy']} goes on: {error}", file=sys.stderr, flush=True)
+                note(f"tracewheel: {door.health()['policy']} goes on: {error}")
             looked = time.monotonic()
 
 
@@ -167,12 +223,6 @@ class Champions:
         return PolicyRef(policy.base, policy.adapter, version), name
 
 
-def _policy_in(config: RetrainConfig, state: str) -> PolicyRef:
-    from tracewheel.policy.adapters import policy_of
-
-    return policy_of(folder_of(state, "--challenger"), config.policy.base)
-
-
 def _served(config: RetrainConfig, policy: PolicyRef, name: str) -> Any:
     """An engine in a thread of its own that serves a policy, and its renderer."""
     from tracewheel.config import EngineSections
@@ -182,3 +232,6 @@ def _served(config: RetrainConfig, policy: PolicyRef, name: str) -> Any:
 
     engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=config.rollout.engine.slots)
     return Served(EngineThread(engine, getattr(engine, "most_sessions", None)), name), renderer
+
+
+COMMAND = Command("serve", "answer programs with the champion, and log what is said; or with any policy", add_options, run)

@@ -1,4 +1,4 @@
-"""What commands have in common: folders, pairs and splits as the command line names them."""
+"""What commands have in common: options, and the profiles, folders, pairs and splits that they name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,85 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.curation.curated_folder import EPISODES_FILE, SPLITS, TASKS_FILE, load_tasks
 
 if TYPE_CHECKING:
+    from tasks.engine.run import Run
+    from tracewheel.config import RetrainConfig
     from tracewheel.core.types import Task
     from tracewheel.curation.split_record import SplitRecord
+
+
+def profile_options(parser: argparse.ArgumentParser) -> None:
+    """The profile, and what is set otherwise than in it."""
+    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
+    set_option(parser)
+    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    unsafe_option(parser)
+
+
+def set_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
+
+
+def unsafe_option(parser: argparse.ArgumentParser) -> None:
+    """For commands that may run code of agents; `flows.cli` sets the variable that it stands for."""
+    parser.add_argument("--unsafe-local", action="store_true", help="allow the sandbox unsafe_local: agents' code as this user")
+
+
+def allow_option(parser: argparse.ArgumentParser, option: str, setting: str, says: str) -> None:
+    """An option that stands for a setting."""
+    parser.add_argument(option, dest="overrides", action="append_const", const=setting, help=says)
+
+
+def leak_option(parser: argparse.ArgumentParser) -> None:
+    allow_option(parser, "--allow-leak", "curation.allow_leak=true", "continue although the splits leak; the run is marked")
+
+
+def curated_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+
+
+def state_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", metavar="DIR", help="output of a warm start or an update (default: the base alone)")
+
+
+def out_option(parser: argparse.ArgumentParser, help: str = "folder to write; replaced if it exists") -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help=help)
+
+
+def run_options(parser: argparse.ArgumentParser) -> None:
+    """A run, however it is named."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
+    ids_option(parser)
+
+
+def ids_option(parser: argparse.ArgumentParser) -> None:
+    says = "work folder in which ids are looked up (default: runs)"
+    parser.add_argument("--run-dir", default="runs", metavar="DIR", help=says)
+
+
+def profile_of(options: argparse.Namespace, *required: str, prefect: bool = False) -> RetrainConfig:
+    """The profile that was named; and the environment is set for the libraries that are imported next.
+
+    Args:
+        options: Of the command line.
+        required: Settings that the command cannot do without.
+        prefect: Whether Prefect is used, whose own files go into the work folder.
+
+    Raises:
+        ConfigError: the profile or an override is invalid, or lacks what is required.
+    """
+    from flows.setup import prepare_environment, resolve_config
+
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require(*required)
+    prepare_environment(config.work_dir if prefect else None, debug=options.debug)
+    return config
+
+
+def note(text: str) -> None:
+    """Tell something on standard error, at once."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def folder_of(path: str, option: str) -> Path:
@@ -74,6 +147,8 @@ def curated_folder(options: argparse.Namespace) -> Path:
     Raises:
         DataError: it is not the output of `tracewheel curate`.
     """
+    from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
+
     folder = folder_of(options.curated, "--curated")
     for name in (TASKS_FILE, EPISODES_FILE):
         if not (folder / name).is_file():
@@ -87,6 +162,7 @@ def curation_of(folder: Path) -> Path:
     Raises:
         DataError: the folder is a run's, and the run's store has lost its curation.
     """
+    from tracewheel.core.files import read_json
     from tracewheel.report.doctor import LOOP_FILE
 
     if not (folder / LOOP_FILE).is_file():
@@ -114,6 +190,8 @@ def tasks_of_split(options: argparse.Namespace) -> list[Task]:
     Raises:
         DataError: there is no such split, or the curated folder is not the output of `tracewheel curate`.
     """
+    from tracewheel.curation.curated_folder import load_tasks
+
     return load_tasks(curated_folder(options), checked_split(options))
 
 
@@ -123,6 +201,8 @@ def checked_split(options: argparse.Namespace) -> str:
     Raises:
         DataError: there is no such split.
     """
+    from tracewheel.curation.curated_folder import SPLITS
+
     if options.split not in SPLITS:
         raise DataError(f"--split {options.split}: the splits are {', '.join(SPLITS)}")
     return str(options.split)
@@ -133,10 +213,24 @@ def warn_of_leaks(leaks: list[dict[str, Any]]) -> None:
     from tracewheel.curation.leaks import describe_leaks
 
     if leaks:
-        print(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}", file=sys.stderr)
+        note(f"tracewheel: curation.allow_leak: {describe_leaks(leaks)}")
 
 
 def profile_words(options: argparse.Namespace) -> str:
     """The profile with the settings that were given, as it is typed."""
     words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
     return shlex.join([*words, *(["--run-dir", options.run_dir] if options.run_dir else [])])
+
+
+def finished_run(config: RetrainConfig) -> tuple[Run, dict[str, Any]]:
+    """The last run of a profile and its summary.
+
+    Raises:
+        DataError: no run of the profile has begun, or the last one is not complete.
+    """
+    from tasks.engine.reading import last_run
+
+    run = last_run(config)
+    if (summary := run.record.summary) is None:
+        raise DataError(f"run {run.record.run_id} in {config.work_dir} is not complete; run `tracewheel retrain` first")
+    return run, summary

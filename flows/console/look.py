@@ -83,7 +83,8 @@ def show_card(card: Card, console: Console | None = None) -> None:
         if isinstance(part, Grid):
             console.print(_table(part))
         else:
-            console.print(Text(clean(part.heading), style="bold"))
+            if part.heading:
+                console.print(Text(clean(part.heading), style="bold"))
             for line in part.lines:
                 console.print(Padding(Text(clean(line), overflow="fold"), (0, 0, 0, 2), expand=False))
     say(console, card.look_at, card.tone, card.next)
@@ -152,3 +153,9 @@ def rows_of(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str
         else:
             rows.append((label, number(value)))
     return rows
+
+
+def written(title: str, result: Mapping[str, Any], look_at: str = "", tone: str = "good", *next: str) -> Card:
+    """The card of an output: where it is, its figures, and the commands that take it."""
+    rows = rows_of({name: value for name, value in result.items() if name != "out"})
+    return Card(f"{title}, written to {result['out']}", rows, (), look_at, tone, next)

@@ -7,22 +7,35 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from flows.console.look import Card, rows_of, show_card, written
 
 
 def print_result(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Print a result as JSON, or as the command's own tables."""
+    """Print a result as JSON, or as people see it: by its "show", or by the command's card."""
     with _reader_may_be_gone():
         if options.json:
-            print(json.dumps(result, default=str))
-        elif "show" in result:
-            result["show"]()
+            print(json.dumps({name: value for name, value in result.items() if name != "show"}, default=str))
+        elif isinstance(text := result.get("show"), str):
+            sys.stdout.write(text)
+        elif callable(text):
+            text()
         else:
-            from flows.console.cards import card_of
-            from flows.console.look import show_card
-
             show_card(card_of(options, result))
+
+
+def card_of(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """The card of a command's result: its own, the command's, or its figures."""
+    if card := result.get("show"):
+        return cast(Card, card)
+    command = options.command
+    if command.card:
+        return cast(Card, command.card(options, result))
+    if "out" in result:
+        return written(command.name, result)
+    return Card(command.name, rows_of(result))
 
 
 def print_error(message: str, kind: str, exit_code: int) -> None:

@@ -56,15 +56,15 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     for reason in gate["reasons"]:
         console.print(f"            {reason}", markup=False, soft_wrap=True)
     if (approval := summary.get("approval")) and not approval["decision"]:
-        text = f"approval    waits for a person: `tracewheel approve {summary['run_id']} --by NAME`, or the dashboard"
+        text = f"approval    waits for a person: `tracewheel champion approve {summary['run_id']} --by NAME`, or the dashboard"
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     for point in summary.get("pareto", []):
         values = ", ".join(f"{name} {'–' if value is None else f'{value:.3f}'}" for name, value in point["objectives"].items())
         beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
         place = "on the Pareto front" if point["on_front"] else beaten
         console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
-    if waiting := summary.get("mlflow_waiting"):
-        text = f"MLflow      {waiting} records wait: the next run delivers them, or `tracewheel sync {profile}`"
+    if summary.get("mlflow_waiting"):
+        text = f"MLflow      the run waits for it: the next run delivers it, or `tracewheel runs sync {profile}`"
         console.print(text, style="yellow", markup=False, soft_wrap=True)
     for name, label in PLACES.items():
         if summary.get(name):

@@ -9,13 +9,14 @@
 | an error | failed | Failed |
 | SIGTERM, interrupt | stopped | Cancelled, named Stopped |
 | `schedule.max_run_seconds` | stopped | Failed, named TimedOut |
-| killed | crashed | Crashed, set by the next start |
+| killed | crashed | Crashed, set by Prefect's runner or the next start |
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import multiprocessing
 import os
 import threading
@@ -25,7 +26,6 @@ from typing import Any
 from uuid import UUID
 
 import httpx
-import prefect.flow_engine
 import prefect.runtime.deployment
 import prefect.runtime.flow_run
 from prefect.client.orchestration import get_client
@@ -33,10 +33,14 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import Abort, ObjectNotFound, PrefectException
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from flows.setup import resolve_config
 from tasks.engine.artifacts import show_skip
 from tasks.engine.run import Run
+from tasks.records.telling import tell_end
+from tracewheel.config import RetrainConfig
 from tracewheel.core import run_state, stopping
-from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.files import read_json
 from tracewheel.core.locks import hold
 from tracewheel.core.processes import end_with_parent
 from tracewheel.core.store import PARTIAL, disk_errors
@@ -47,28 +51,66 @@ UNBEGUN = "stopped ({}) before the run began; the next start begins it"
 GONE = "its process ended without a word; what was complete is stored, and the next run resumes it"
 TIMED_OUT = "schedule.max_run_seconds"
 Summary = dict[str, Any]
-_held = contextlib.ExitStack()
-# Signals are ours from a process's start to its end. Prefect's own handler would lie around ours at both ends of a run, and
-# take one that was told to stop, or is complete, for crashed.
-prefect.flow_engine.capture_sigterm = contextlib.nullcontext  # type: ignore[attr-defined, assignment]
 
 
 class Skipped(Exception):
     """A scheduled run that has nothing to learn; the message is the reason, a sentence for people."""
 
 
+class Ended(Abort):
+    """Ends the flow without another word: the server has its state already."""
+
+    def __init__(self, state: State[Any]) -> None:
+        super().__init__(state.message)
+        self.state = state
+
+
+def watched(config: RetrainConfig, work: Callable[[], State[Any]], *, scheduled: bool) -> State[Any]:
+    """Do the work of a flow run with a note that shows whether its process lives, and tell the end of a scheduled one.
+
+    Runs of this work folder that ended without a word are mended first.
+
+    Returns:
+        The state that the work came to.
+
+    Raises:
+        Ended: the run was stopped.
+        TracewheelError: as the work raised it.
+    """
+    mend(config)
+    name, ended = str(prefect.runtime.flow_run.name or "by hand"), None
+    with _noted(config, {"run": name, "tell": scheduled}) as settle:
+        try:
+            ended = work()
+        except Ended as end:
+            ended = end.state
+            raise
+        except Exception as error:
+            ended = Failed(message=str(error) or type(error).__name__)
+            raise
+        finally:
+            if ended is not None:
+                settle()
+                if scheduled:
+                    tell_end(config, name, str(ended.name), ended.message or "")
+    return ended
+
+
 @contextlib.contextmanager
 def in_order() -> Iterator[None]:
     """Let the flow end with the process that started it, and stop where a signal asks for it.
 
+    Prefect's own handler of SIGTERM, which would take a run that is told to stop for crashed, lies around this block. Where the
+    process is ours, ours stay after the block, until Prefect takes its own away.
+
     Raises:
-        Abort: the flow was stopped; its state is set already.
+        Ended: the flow was stopped; its state is set already.
     """
     if parent := multiprocessing.parent_process():
         assert parent.pid is not None
         end_with_parent(parent.pid)
     own = bool(not stopping.handled() and prefect.runtime.deployment.id)  # Prefect has started this process for the run alone
-    if own:
+    if own or stopping.handled():
         stopping.listen(grace=stopping.GRACE_SECONDS)
     with stopping.stoppable():
         try:
@@ -88,10 +130,9 @@ def ending(run: Run, work: Callable[[], Summary]) -> State[Any]:
         The state of the flow run, with the summary as its data.
 
     Raises:
-        Abort: the run was stopped; its state is set already.
+        Ended: the run was stopped; its state is set already.
         TracewheelError: as the work raised it.
     """
-    note(run)
     try:
         summary = work()
     except Skipped as skip:
@@ -145,7 +186,7 @@ def _undecided(run: Run, summary: Summary, approval: Approval) -> State[Any]:
     name, state = ("Refused", run_state.REFUSED) if approval.outcome else ("AwaitingApproval", run_state.AWAITING)
     message = f"the gate would promote run {run.record.run_id}: {'; '.join(summary['gate']['reasons'])}. It {approval.says}"
     if approval.waits:
-        message += f" (`tracewheel approve {run.record.path} --by NAME`)"
+        message += f" (`tracewheel champion approve {run.record.path} --by NAME`)"
     run.record.state.end(state, message)
     return Completed(name=name, message=f"{message} (report: {summary['report']})", data=summary)
 
@@ -158,7 +199,7 @@ def skipped(run: Run, reason: str) -> State[Any]:
     return Completed(name="Skipped", message=reason)
 
 
-def stopped(run: Run, request: stopping.Request) -> Abort:
+def stopped(run: Run, request: stopping.Request) -> Ended:
     """The end of a run that was asked to stop; what is returned ends the flow."""
     stage = run.record.state.stage
     message = f"run {run.record.run_id} stopped ({request.reason})" + (f" at {stage}" if stage else "")
@@ -168,7 +209,7 @@ def stopped(run: Run, request: stopping.Request) -> Abort:
     return _told(request, message)
 
 
-def _told(request: stopping.Request, message: str) -> Abort:
+def _told(request: stopping.Request, message: str) -> Ended:
     """Tell the server, if it can be reached, how the flow run ends; what is returned ends the flow without another word."""
     gc.freeze()  # the last collection of a process that has imported torch and Prefect takes seconds
     make = Failed if request.reason.startswith(TIMED_OUT) else Cancelled
@@ -176,40 +217,62 @@ def _told(request: stopping.Request, message: str) -> Abort:
     if identifier := prefect.runtime.flow_run.id:
         with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
             client.set_flow_run_state(identifier, state, force=True)
-    ended = Abort(message)
-    ended.state = state  # type: ignore[attr-defined]
-    return ended
+    return Ended(state)
 
 
-def note(run: Run) -> None:
-    """Keep a note of this flow run that shows whether its process lives: the process holds a lock on it until it ends."""
+@contextlib.contextmanager
+def _noted(config: RetrainConfig, about: dict[str, Any]) -> Iterator[Callable[[], None]]:
+    """Keep a note of this flow run, locked while its process lives. What is yielded writes that its end is told elsewhere."""
     identifier = prefect.runtime.flow_run.id
     if not identifier:
+        yield lambda: None
         return
-    folder = Path(run.config.work_dir) / NOTES
-    partial = folder / f"{PARTIAL}{identifier}-{os.getpid()}"
+    folder = Path(config.work_dir) / NOTES
+    note, partial = folder / str(identifier), folder / f"{PARTIAL}{identifier}-{os.getpid()}"
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        partial.touch()
-    _held.enter_context(hold(partial))
-    os.replace(partial, folder / str(identifier))
+        partial.write_text(json.dumps(about))
+    with hold(partial):
+        os.replace(partial, note)
+        yield lambda: _settle(note, about)
 
 
-def mend(work_dir: Path) -> list[str]:
-    """Set the flow runs of a work folder to Crashed that the server takes for running though their process is gone.
+def _settle(note: Path, about: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # a full disk: told twice at worst
+        note.write_text(json.dumps(about | {"tell": False}))
 
-    Nothing is changed while the server cannot be reached; the next start tries again.
+
+def crashed(flow: Any, flow_run: Any, state: State[Any]) -> None:
+    """Prefect's runner has found that the process of a scheduled run is gone: tell it. A hook of the flow."""
+    given = flow_run.parameters
+    if not given.get("scheduled"):
+        return
+    config = resolve_config(given["profile"], given.get("overrides"), given.get("run_dir"))
+    note = Path(config.work_dir) / NOTES / str(flow_run.id)
+    note.unlink(missing_ok=True)
+    tell_end(config, flow_run.name, "Crashed", f"{state.message} {GONE}")
+
+
+def mend(config: RetrainConfig) -> list[str]:
+    """Set the flow runs of a work folder to Crashed that the server takes for running though their process is gone; tell it.
+
+    The server hears it when it can be reached, if need be after the next start.
 
     Returns:
         Their ids.
     """
     mended = []
-    for note in sorted((work_dir / NOTES).glob("[!.]*")):
+    for note in sorted((Path(config.work_dir) / NOTES).glob("[!.]*")):
         with hold(note) as gone:
-            if not gone:
+            if not gone or not note.is_file():
                 continue
+            with contextlib.suppress(DataError):
+                about = read_json(note)
+                if about["tell"]:
+                    tell_end(config, about["run"], "Crashed", GONE)
+                    _settle(note, about)
             try:
-                if _crashed(note.name):
+                if _set_crashed(note.name):
                     mended.append(note.name)
             except (httpx.HTTPError, PrefectException):
                 return mended
@@ -217,7 +280,7 @@ def mend(work_dir: Path) -> list[str]:
     return mended
 
 
-def _crashed(identifier: str) -> bool:
+def _set_crashed(identifier: str) -> bool:
     """Whether a flow run was not final; it is Crashed now."""
     with get_client(sync_client=True) as client:
         try:

@@ -1,5 +1,6 @@
-"""Tells people how unattended runs end: Prefect automations that call a webhook (`schedule.notify`).
+"""Tells people that no scheduled run was complete for days: a Prefect automation that calls a webhook.
 
+How runs end is told by the runs themselves (`tasks.records.telling`). That none comes must be told by another: the server.
 An address is a secret: Prefect keeps it encrypted in a block, and nothing here prints it.
 """
 
@@ -10,31 +11,10 @@ from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from flows.deploy.plan import Plan
-from tracewheel.config.notify import HELD_EVENT, Happening, NotifyConfig
+from flows.deploy.checks import Plan
+from tracewheel.config.notify import NotifyConfig
 
-RUN = "prefect.flow-run"
-EVENTS: dict[Happening, tuple[str, ...]] = {
-    "failed": (f"{RUN}.Failed", f"{RUN}.TimedOut"),
-    "crashed": (f"{RUN}.Crashed",),
-    "stopped": (f"{RUN}.Stopped", f"{RUN}.Cancelled"),
-    "refused": (f"{RUN}.Refused",),
-    "held": (HELD_EVENT,),
-    "awaiting": (f"{RUN}.AwaitingApproval",),
-    "promoted": (f"{RUN}.Promoted",),
-    "skipped": (f"{RUN}.Skipped",),
-}
-COMPLETE = (f"{RUN}.Completed", f"{RUN}.Promoted", f"{RUN}.Refused", f"{RUN}.AwaitingApproval")
-# Jinja, filled in by Prefect. `text` is what chat services show; the rest is for programs.
-TOLD = """{
-  "text": {{ ("retrain/NAME: " ~ (event.resource.get("prefect.state-name") or event.event) ~ ": "
-              ~ (event.resource.get("prefect.state-message") or event.payload.get("message") or "")) | tojson }},
-  "deployment": {{ "NAME" | tojson }},
-  "event": {{ event.event | tojson }},
-  "run": {{ (event.resource.get("prefect.resource.name") or "") | tojson }},
-  "state": {{ (event.resource.get("prefect.state-name") or "") | tojson }},
-  "message": {{ (event.resource.get("prefect.state-message") or event.payload.get("message") or "") | tojson }}
-}"""
+COMPLETE = tuple(f"prefect.flow-run.{name}" for name in ("Completed", "Promoted", "Refused", "AwaitingApproval"))
 OVERDUE = """{
   "text": {{ "retrain/NAME: no run was complete for DAYS days" | tojson }},
   "deployment": {{ "NAME" | tojson }},
@@ -43,61 +23,51 @@ OVERDUE = """{
 
 
 def register_notifications(plan: Plan, deployment_id: UUID) -> None:
-    """Replace the deployment's automations by those of the profile."""
+    """Have the server watch for runs that do not come. What it watches already goes on: a restart of `deploy` is no run."""
     from prefect.client.orchestration import get_client
 
     owner = f"prefect.deployment.{deployment_id}"
-    blocks = [_save_block(plan.name, number, notify) for number, notify in enumerate(plan.config.schedule.notify)]
+    wanted = [
+        _automation(plan.name, number, notify, notify.overdue_days, owner)
+        for number, notify in enumerate(plan.config.schedule.notify)
+        if notify.overdue_days is not None
+    ]
     with get_client(sync_client=True) as client:
+        known = [one for one in client.read_automations() if one.owner_resource == owner]
+        if sorted(map(_watched, known)) == sorted(map(_watched, wanted)):
+            return
         client.delete_resource_owned_automations(owner)
-        for number, (notify, block) in enumerate(zip(plan.config.schedule.notify, blocks, strict=True)):
-            for automation in _automations(plan.name, number, notify, block, owner):
-                client.create_automation(automation)
+        for automation in wanted:
+            client.create_automation(automation)
 
 
-def _save_block(name: str, number: int, notify: NotifyConfig) -> UUID:
+def _watched(automation: Any) -> str:
+    """What an automation is, waits for and does, as far as a profile decides it."""
+    return str([automation.name, automation.trigger.within, *(action.block_document_id for action in automation.actions)])
+
+
+def _automation(name: str, number: int, notify: NotifyConfig, days: float, owner: str) -> Any:
     from prefect.blocks.fields import SecretDict
     from prefect.blocks.webhook import Webhook
+    from prefect.events.actions import CallWebhook
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from pydantic import SecretStr
 
     block = Webhook(url=SecretStr(notify.address()), headers=SecretDict({"Content-Type": "application/json"}))
-    return cast(UUID, block.save(f"tracewheel-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-{number}", overwrite=True))
-
-
-def _automations(name: str, number: int, notify: NotifyConfig, block: UUID, owner: str) -> list[Any]:
-    from prefect.events.actions import CallWebhook
-    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-
-    ours: dict[str, str | list[str]] = {"prefect.resource.id": owner, "prefect.resource.role": "deployment"}
-    made: list[tuple[str, str, EventTrigger, str]] = []
-    if notify.on:
-        trigger = EventTrigger(
-            expect={event for happening in notify.on for event in EVENTS[happening]},
-            match_related=ours,
-            posture=Posture.Reactive,
-            threshold=1,
-        )
-        payload = TOLD.replace("NAME", name)
-        made.append(("ends", f"Tells how runs end: {', '.join(notify.on)}.", trigger, payload))
-    if notify.overdue_days is not None:
-        days = f"{notify.overdue_days:g}"
-        trigger = EventTrigger(
-            expect=set(COMPLETE),
-            match_related=ours,
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(days=notify.overdue_days),
-        )
-        payload = OVERDUE.replace("NAME", name).replace("DAYS", days)
-        made.append(("overdue", f"Tells when no run was complete for {days} days.", trigger, payload))
-    return [
-        AutomationCore(
-            name=f"tracewheel {name}: {what} ({number + 1})",
-            description=description,
-            tags=["tracewheel"],
-            trigger=trigger,
-            actions=[CallWebhook(block_document_id=block, payload=payload)],
-            owner_resource=owner,
-        )
-        for what, description, trigger, payload in made
-    ]
+    block_name = f"tracewheel-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-{number}"
+    trigger = EventTrigger(
+        expect=set(COMPLETE),
+        match_related={"prefect.resource.id": owner, "prefect.resource.role": "deployment"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=timedelta(days=days),
+    )
+    payload = OVERDUE.replace("NAME", name).replace("DAYS", f"{days:g}")
+    return AutomationCore(
+        name=f"tracewheel {name}: overdue ({number + 1})",
+        description=f"Tells when no run was complete for {days:g} days.",
+        tags=["tracewheel"],
+        trigger=trigger,
+        actions=[CallWebhook(block_document_id=cast(UUID, block.save(block_name, overwrite=True)), payload=payload)],
+        owner_resource=owner,
+    )

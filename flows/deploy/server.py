@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.core.processes import end_with_parent, free_port, is_free_port
+from tracewheel.core.locks import hold
+from tracewheel.core.processes import end_with_parent, exit_at_once, free_port, is_free_port
 from tracewheel.core.stopping import SIGNALS
 from tracewheel.core.store import disk_errors, write_whole
 
@@ -28,6 +30,10 @@ PORT = 4200  # Prefect's own
 PORT_FILE = ".prefect/port"
 # A server whose process was killed ends within a second; whoever starts the next one at once waits for that.
 RELEASE_SECONDS = 1.5
+# A schedule's history is in its database: it waits longer for the server of a `deploy` that has just been killed.
+SCHEDULE_RELEASE_SECONDS = 15.0
+# SQLite is for one server: who finds the folder's in use gets one of its own, which goes with it.
+HOME, MEMO, DATABASE = "PREFECT_HOME", "PREFECT_SERVER_MEMO_STORE_PATH", "PREFECT_API_DATABASE_CONNECTION_URL"
 
 
 def choose_port(work_dir: Path, wanted: int | None, source: str = "--port") -> int:
@@ -92,13 +98,14 @@ class LocalServer:
             environment["PREFECT__SERVER_EPHEMERAL"] = "1"
         with disk_errors(self._log_path):
             self._log_path.parent.mkdir(parents=True, exist_ok=True)
-            log = self._log_path.open("w")
+            log = self._log_path.open("a")
             if self._port:
                 (self._work_dir / PORT_FILE).parent.mkdir(exist_ok=True)
                 write_whole(self._work_dir / PORT_FILE, f"{port}\n")
+        patience = str(SCHEDULE_RELEASE_SECONDS if self._scheduling else RELEASE_SECONDS)
         with log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "flows.deploy.server", str(port), str(os.getpid())],
+                [sys.executable, "-m", "flows.deploy.server", str(port), str(os.getpid()), patience],
                 stdin=subprocess.PIPE,  # its end tells the server to end
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -139,40 +146,70 @@ class LocalServer:
             self._process.wait()
 
 
-def _serve(port: int, parent: int) -> None:
+@contextlib.contextmanager
+def _database(patience: float) -> Iterator[Path | None]:
+    """Hold the database of the folder; where another server has it, set a home of this server's own, and yield its path."""
+    home = os.environ.get(HOME)
+    if not home or DATABASE in os.environ:
+        yield None
+        return
+    lock, deadline = Path(home, "server.lock"), time.monotonic() + patience
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    while time.monotonic() < deadline:
+        with hold(lock) as held:
+            if held:
+                yield None
+                return
+        time.sleep(0.2)
+    own = Path(home, f"beside-{os.getpid()}")
+    os.environ |= {HOME: str(own), MEMO: str(own / "memo_store.toml")}
+    yield own
+
+
+def _serve(port: int, parent: int, patience: float) -> None:
     """Serve until the standard input ends.
 
     Signals are left to the parent: they come to the whole group, and a flow that ends has yet to tell the server its state.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    end_with_parent(parent)
-    import uvicorn
+    with _database(patience) as own_home:
 
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
+        def end_at_once() -> None:
+            if own_home:
+                shutil.rmtree(own_home, ignore_errors=True)
+            exit_at_once()
 
-    config = uvicorn.Config(
-        "prefect.server.api.server:create_app",
-        factory=True,
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    server = Server(config)
+        end_with_parent(parent, end_at_once)
+        import uvicorn
 
-    def end() -> None:
-        sys.stdin.buffer.read()
-        server.should_exit = True
+        class Server(uvicorn.Server):
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                yield
 
-    threading.Thread(target=end, name="end", daemon=True).start()
-    server.run()
-    sys.stdout.flush()
-    os._exit(0 if server.started else 1)  # all is closed; the interpreter's own clean-up takes seconds here
+        config = uvicorn.Config(
+            "prefect.server.api.server:create_app",
+            factory=True,
+            host="127.0.0.1",
+            port=port,
+            log_level="error",
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        server = Server(config)
+
+        def end() -> None:
+            sys.stdin.buffer.read()
+            server.should_exit = True
+
+        threading.Thread(target=end, name="end", daemon=True).start()
+        server.run()
+        sys.stdout.flush()
+        if own_home:
+            shutil.rmtree(own_home, ignore_errors=True)
+        os._exit(0 if server.started else 1)  # all is closed; the interpreter's own clean-up takes seconds here
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), int(sys.argv[2]))
+    _serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

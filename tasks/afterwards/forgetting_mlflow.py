@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tasks.tracking.champion import CHAMPION_FOLDER, known_champion, remember_champion
-from tasks.tracking.client import bounded, make_client, sqlite_file
-from tasks.tracking.delivery import RUN_TAG
+from tasks.tracking.client import bounded, make_client, moved_from, sqlite_file
+from tasks.tracking.log_run import PUT_ASIDE, RUN_TAG
 from tasks.tracking.promotion import CHAMPION, FORGOTTEN_TAG, now
 from tracewheel.config import RetrainConfig
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.store import remove
 from tracewheel.operations.file_search import Searcher
 from tracewheel.policy.adapters import MODEL_INFO, WEIGHTS, digests_of
@@ -59,12 +60,18 @@ def look_in_mlflow(
         needles: What to search for.
 
     Raises:
-        MlflowAway: it does not answer.
+        InfrastructureError: MLflow does not answer, or its sqlite store was moved, and names artifacts in another place.
     """
     found, database = InMlflow(), sqlite_file(config.tracking.uri)
     if database and not database.exists():
         return found
     client, searcher = make_client(config.tracking.uri), Searcher(needles)
+    ours = [one for one in client.search_experiments() if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
+    if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
+        raise InfrastructureError(
+            f"{database} was moved, and MLflow looks for artifacts in {old}: move it back, or delete it;"
+            " `tracewheel sync` makes them again from the folders of the runs"
+        )
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     if experiment is not None:
         for trace in _pages(client.search_traces, experiment_ids=[experiment.experiment_id]):

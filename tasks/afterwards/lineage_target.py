@@ -13,6 +13,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.lineage.targets import Target, find_target, of_digest, of_run
 from tracewheel.lineage.work_folder import WorkFolder
 from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
+from tracewheel.traces.redaction.redactor import KEY_VARIABLE
 
 VERSION = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>\w+))")
 
@@ -29,7 +30,7 @@ def resolve_target(config: RetrainConfig, folder: WorkFolder, name: str, what: s
         return _of_version(config, folder, name, _champion(config))
     if what is None and named and _is_model(config, named["name"]):
         return _of_version(config, folder, name, _version(config, named))
-    key = os.environ.get(config.ingest.redaction.key_variable, "").encode()
+    key = os.environ.get(KEY_VARIABLE, "").encode()
     return find_target(folder, name, lambda kind, value: identity_pseudonym(kind, value, key), what)
 
 

@@ -158,7 +158,7 @@ def _copy_entry(run: FinishedRun, work: Path, name: str, what: str) -> None:
     store = Store(run.store)
     stage, _, key = name.rpartition("-")
     if store.find(stage, key) is None:
-        flaw = store.flaws.get(name, "it is no longer in the store (`tracewheel gc`, or a folder that was copied in part)")
+        flaw = store.flaws.get(name, "it is no longer in the store (`tracewheel runs gc`, or a folder that was copied in part)")
         raise DataError(f"{name}, {what}: {flaw}; the run cannot begin as it did")
     target = work / "store"
     shutil.copytree(run.store / name, target / name, dirs_exist_ok=True)

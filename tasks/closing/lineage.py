@@ -25,17 +25,6 @@ from tracewheel.policy.adapters import adapter_digests
 if TYPE_CHECKING:
     from tasks.closing.report import Outcome
 
-MLFLOW_FOLDER = "lineage"
-
-
-def log_lineage(run: Run) -> None:
-    """Log what the run is made with and from to MLflow: the files of its record, and the commit as a tag."""
-    if run.tracking is None:
-        return
-    lineage = run.record.lineage
-    run.tracking.log_files([path for path in files_of(run.record.path) if path.is_file()], MLFLOW_FOLDER)
-    run.tracking.tag(base=lineage["inputs"].get("base", ""), **commit_tags(lineage))
-
 
 @contextlib.contextmanager
 def told(run: Run) -> Iterator[None]:

@@ -13,19 +13,16 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.closing.lineage import write_results
-from tasks.closing.summary import cost_metrics, costs, harder_differences, intervals, rates, result_metrics
+from tasks.closing.summary import costs, harder_differences, intervals, rates
 from tasks.engine.artifacts import publish_summary
 from tasks.engine.run import Policy, Run
-from tasks.records.doctor import findings_file, stored_findings
+from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
-from tasks.records.screening import intake_tags
 from tasks.records.split_chain import remember_splits, shared_held_out
-from tasks.records.worth import worth_afterwards, worth_metrics
-from tasks.tracking.datasets import QUALITY_FOLDER, leaks_of
+from tasks.records.worth import worth_afterwards
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
-from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SUMMARY_FILE
+from tracewheel.core.run_record import SUMMARY_FILE, RunRecord
 from tracewheel.core.store import Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.curated_folder import QUALITY_FILE
@@ -36,13 +33,11 @@ from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
-from tracewheel.policy.adapters import ADAPTER
 from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
-UPDATES_FILE = "updates.json"
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,6 @@ class Outcome:
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
 def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, Any]:
     """Write the report and the summary; returns the summary."""
-    assert run.tracking is not None
     weights = outcome.policies["rl"].weights
     assert weights is not None
     kept = run.record.path / weights.name
@@ -99,7 +93,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "model_version": model_version,
         weights.name: str(kept),
         "report": str(run.record.path / PAGE_FILE),
-        "mlflow_run": run.tracking.known_run_id,
+        "mlflow_run": run.tracking.mlflow_run if run.tracking else None,
         "mlflow_uri": run.config.tracking.uri,
     }
     summary["worth"] = worth_afterwards(run, outcome.gate, summary)
@@ -110,23 +104,19 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["held_out_shared"] = shared
     if (run.record.path / INTAKE_FILE).is_file():
         summary["intake"] = read_json(run.record.path / INTAKE_FILE)
-    run.tracking.tag(**intake_tags(run))
-    if leaks := leaks_of(outcome.curated):
-        summary["leaks"] = leaks
+    if (leaks := outcome.curated.result["leaks"])["found"]:
+        summary["leaks"] = leaks["says"]
     if damaged := run.record.damaged:
         summary["damaged"] = damaged
     if outcome.rate_trials:
         summary["rate_trials"] = outcome.rate_trials
-        found = {name: f"{trials['learning_rate']:.3g}" for name, trials in outcome.rate_trials.items()}
-        run.tracking.tag(learning_rate=", ".join(f"{name} {rate}" for name, rate in found.items()))
     if outcome.objectives:
         summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
     if noise := noise_of(run, outcome):
         summary["noise_floor"] = noise
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changes_of(outcome))
-    gate = run.record.write(GATE_FILE, outcome.gate)
-    run.record.write(UPDATES_FILE, outcome.updates)
+    run.record.write(GATE_FILE, outcome.gate)
     write_results(run, outcome, summary)
     data = results_of(
         outcome.curated.path,
@@ -137,25 +127,11 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
+    summary["pass_at"] = {row.key: dict(row.pass_at) for row in data.policies}
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
-    quality = write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
-    for name, policy in outcome.policies.items():
-        # Whole models are large: of these only the challenger's goes to MLflow, when it is registered.
-        if policy.weights and policy.weights.name == ADAPTER and name != "rl":
-            run.tracking.log_weights(name, policy.weights)
-    shares = {"splits/held_out_shared": float(shared["shared"])} if shared else {}
-    figures = result_metrics(data.policies, outcome.gate) | cost_metrics(summary) | worth_metrics(summary["worth"])
-    run.tracking.log_results(figures | shares)
-    points = {step: {f"eval/validation/{name}": rates[name] for name in rates} for step, rates in outcome.validation.items()}
-    run.tracking.log_curve(points)
+    write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
     note = run_note(summary, read_json(changes), stored_findings(run.record))
-    run.tracking.describe(note, {"run_id": run.record.run_id, "adapter_digest": digest_of(weights)}, version_tags(run, summary))
-    run.tracking.log_files([run.record.path / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE)] + [gate, changes])
-    run.tracking.log_files(findings_file(run.record))
-    run.tracking.log_files([quality], QUALITY_FOLDER)
-    if not run.tracking.settle():
-        summary["mlflow_waiting"] = run.tracking.waiting
     if not publish_summary(summary, note):
         run.reporter.say("Prefect's pages have neither the table nor the verdict; the report has both")
     if run.record.summary is None:
@@ -168,24 +144,10 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     return summary
 
 
-def version_tags(run: Run, summary: dict[str, Any]) -> dict[str, str]:
-    """What the registry says of a version beside its verdict: the gain, and what it was made from."""
-    gate, lineage = summary["gate"], run.record.lineage
-    low, high = gate.get("interval") or (None, None)
-    datasets, git = lineage.get("datasets") or {}, lineage.get("git") or {}
-    found = {
-        "gain": gate.get("difference"),
-        "gain_interval": f"{low:.4f} to {high:.4f}" if low is not None else None,
-        "baseline": gate.get("baseline"),
-        "success": (summary.get("success") or {}).get("rl"),
-        "code": git.get("commit") and f"{git['commit']}{' and a diff' if git.get('changed') else ''}",
-        "traces": (datasets.get("traces") or {}).get("digest"),
-        "curated": (datasets.get("curated") or {}).get("digest"),
-        "parent": (lineage.get("parent") or {}).get("run_id"),
-    }
-    return {
-        name: f"{value:.4f}" if isinstance(value, float) else str(value) for name, value in found.items() if value is not None
-    }
+def told_by_mlflow(record: RunRecord) -> dict[str, Any]:
+    """What was put into the summary when the run was logged."""
+    summary = record.summary or {}
+    return {name: summary[name] for name in ("mlflow_run", "model_version", "mlflow_waiting") if name in summary}
 
 
 def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:

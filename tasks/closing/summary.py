@@ -13,7 +13,6 @@ from tracewheel.core.store import Entry
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.report.results import Estimate, PolicyResult
 
-GATE_FIGURES = ("difference", "p_value", "level", "look", "gained", "lost")
 FIGURES = {"success": "greedy", "sampled": "sampled", "harder": "harder"}
 
 
@@ -49,26 +48,6 @@ def intervals(policies: Iterable[PolicyResult]) -> dict[str, dict[str, list[floa
     """The 95% intervals of the same figures."""
     rows = list(policies)
     return {name: {row.key: _interval(getattr(row, field)) for row in rows} for name, field in FIGURES.items()}
-
-
-def result_metrics(policies: Iterable[PolicyResult], gate: Mapping[str, Any]) -> dict[str, float | None]:
-    """The same figures under MLflow's names (`report.glossary`)."""
-    metrics: dict[str, float | None] = {f"gate/{name}": gate.get(name) for name in GATE_FIGURES}
-    low, high = gate.get("interval") or (None, None)
-    metrics |= {"gate/interval_low": low, "gate/interval_high": high}
-    for row in policies:
-        metrics[f"eval/held_out/{row.key}/greedy"] = _value(row.greedy)
-        metrics[f"eval/held_out/{row.key}/sampled"] = _value(row.sampled)
-        metrics[f"eval/harder/{row.key}/greedy"] = _value(row.harder)
-        metrics |= {f"eval/held_out/{row.key}/pass_at_{k}": value for k, value in row.pass_at.items()}
-    return metrics
-
-
-def cost_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Seconds and tokens by stage, episodes and wall time under MLflow's names."""
-    found: dict[str, float | None] = {f"cost/seconds/{stage}": value for stage, value in summary["seconds"].items()}
-    found |= {f"cost/tokens/{kind}": float(value) for kind, value in summary["tokens"].items()}
-    return found | {f"cost/{name}": float(summary[name]) for name in ("episodes", "wall_seconds")}
 
 
 def harder_differences(evaluations: Mapping[str, Mapping[str, Entry]]) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,7 +30,6 @@ from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tasks.engine.helper import Helper
-    from tasks.tracking.tracking import Tracking
 
 SMALL_FILE_BYTES = 64 << 20
 MOST_NAMED = 16
@@ -54,6 +53,17 @@ class Reporter(Protocol):
     def end(self, label: str, state: str, seconds: float) -> None: ...
 
     def say(self, text: str) -> None: ...
+
+
+class Tracker(Protocol):
+    """Logs the run as its folder is, to wherever runs are tracked."""
+
+    @property
+    def mlflow_run(self) -> str | None: ...
+
+    def log_iteration(self, iteration: int, metrics: Mapping[str, float | None]) -> None: ...
+
+    def log(self, *, patient: bool = False) -> object: ...
 
 
 class Silent:
@@ -121,7 +131,7 @@ class Run:
     store: Store
     record: RunRecord
     reporter: Reporter = field(default_factory=Silent)
-    tracking: Tracking | None = None
+    tracking: Tracker | None = None
     driver: Driver = field(default_factory=PrefectDriver)
     used: Used = field(default_factory=Used)
     helper: Helper | None = None

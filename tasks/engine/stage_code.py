@@ -6,6 +6,7 @@ from typing import Any
 
 from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
+from tasks.stages.champion import load_champion
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
@@ -17,7 +18,6 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
-from tasks.tracking.registry import load_champion
 
 TASKS: dict[str, StageTask[Any]] = {
     task.stage: task

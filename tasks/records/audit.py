@@ -9,8 +9,7 @@ from typing import Any
 
 from tasks.engine.run import Run, named
 from tasks.engine.stage import Context, stage_task
-from tasks.tracking.tracking import Tracking
-from tracewheel.config import AuditSections, RetrainConfig, load_stored_config
+from tracewheel.config import AuditSections, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
@@ -41,29 +40,21 @@ def audited(run: Run, curated: Entry) -> float | None:
     entry = audit_graders(run, curated=curated)
     place_copy(entry.path / AUDIT_FILE, run.record.path / AUDIT_FILE)
     _note_lineage(run, named(entry))
-    if run.tracking is not None:
-        log_audit(run.tracking, run.record.path / AUDIT_FILE)
     return float(entry.result["exploitable"])
 
 
 def note_audit(config: RetrainConfig, run_id: str, out: Path) -> None:
-    """Note a command's audit with a finished run: in its record, its lineage and its MLflow run.
+    """Note a command's audit with a finished run: in its record and its lineage.
 
     Raises:
         DataError: there is no such run, or it is not complete.
     """
     run = Run.on(config, run_id)
     if run.record.summary is None:
-        raise DataError(f"{run.record.path}: run {run_id} is not complete or not there; `tracewheel status` lists them")
+        raise DataError(f"{run.record.path}: run {run_id} is not complete or not there; `tracewheel runs status` lists them")
     kept = run.record.path / AUDIT_FILE
     place_copy(out / AUDIT_FILE, kept)
     _note_lineage(run, {})
-    settings = load_stored_config(run.record.path)  # a run's parameters in MLflow are those that it had
-    own = settings.model_copy(update={"tracking": config.tracking, "work_dir": config.work_dir})
-    tracking = Tracking.open(own, run.record, run.reporter.say)
-    with tracking.closing():
-        log_audit(tracking, kept)
-        tracking.log_files([run.record.path / LINEAGE_FILE])
 
 
 def _note_lineage(run: Run, entry: Mapping[str, Any]) -> None:
@@ -73,30 +64,3 @@ def _note_lineage(run: Run, entry: Mapping[str, Any]) -> None:
     found = {"file": AUDIT_FILE, "sha256": digest_file(kept), "verdict": made["verdict"], "exploitable": made["exploitable"]}
     lineage["audit"] = {**entry, **found}
     write_whole(run.record.path / LINEAGE_FILE, json.dumps(lineage, indent=2) + "\n")
-
-
-def log_audit(tracking: Tracking, kept: Path) -> None:
-    """The rates of each verifier as metrics, and the whole result as an artifact."""
-    made = read_json(kept)
-    tracking.log_results(audit_metrics(made))
-    tracking.log_files([kept], "audit")
-    tracking.tag(audit=made["verdict"])
-
-
-def audit_metrics(made: Mapping[str, Any]) -> dict[str, float | None]:
-    """Figures of an audit under their names for MLflow."""
-    figures: dict[str, float | None] = {"audit/exploitable": made["exploitable"]}
-    for found in made["verifiers"].values():
-        name = found["kind"].replace(":", ".")
-        figures[f"audit/{name}/false_accept"] = found["false_accept"]["rate"]
-        figures[f"audit/{name}/false_accept_high"] = found["false_accept"]["high"]
-        figures[f"audit/{name}/false_reject"] = found["false_reject"]["rate"]
-        figures[f"audit/{name}/unscored"] = found["unscored"]
-    names: list[str] = []
-    for found in made["judges"].values():
-        names.append(f"{found['kind']}.{'.'.join(found['rubrics'])}")
-        name = names[-1] if names.count(names[-1]) == 1 else f"{names[-1]}.{names.count(names[-1])}"
-        figures[f"audit/{name}/tells"] = found["tells"]["rate"]
-        figures[f"audit/{name}/injected"] = found["injected"]["rate"]
-        figures |= {f"audit/{name}/flips/{change}": rate["rate"] for change, rate in found["flips"].items()}
-    return figures

@@ -149,14 +149,12 @@ class Watch:
         )
 
     def _say(self, findings: Sequence[Finding]) -> None:
-        """Report findings that are new or newly severe, and tag the MLflow run with all of them."""
+        """Report findings that are new or newly severe."""
         alarms = [item for item in findings if item.severity in ALARMS]
         new = [item for item in alarms if (item.check, item.severity) not in self._said]
         for item in new:
             self._said.add((item.check, item.severity))
             self._run.reporter.say(f"doctor, {item.severity}: {item.sentence}")
-        if self._run.tracking and new:
-            self._run.tracking.tag(doctor="; ".join(f"{item.check} {item.severity}" for item in alarms))
 
     def _stop(self, iteration: int, findings: Sequence[Finding]) -> None:
         """Stop the run if `stop_on` lists the check and the finding still holds."""

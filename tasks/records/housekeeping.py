@@ -17,6 +17,7 @@ from tasks.engine.run import Run
 from tasks.records.evidence import last_curated
 from tasks.records.split_chain import latest_record
 from tasks.tracking.registry import find_champion
+from tasks.tracking.tracking import waiting_runs
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json
@@ -59,7 +60,7 @@ def needed(config: RetrainConfig, keep: int) -> Needed:
     reasons, note = _kept_runs(config, runs, keep)
     known = entries_of(work_dir / "store")
     entries = {name for record in runs if record.run_id in reasons for name in _entries_of_run(record, known)}
-    for folder in sorted((work_dir / "loops").glob("*")):  # of `tracewheel improve`; as late as the runs that are kept
+    for folder in sorted((work_dir / "loops").glob("*")):  # of `tracewheel stage improve`; as late as the runs that are kept
         if _is_late(folder, [record for record in runs if record.run_id in reasons]):
             entries |= RunRecord(folder.parent, folder.name).needs() or set()
     entries |= {name for name in (last_curated(work_dir), latest_record(work_dir)) if name}
@@ -96,7 +97,7 @@ def keep_house_after(run: Run) -> None:
     try:
         freed = free_held(run.config, keep, also={entry.path.name for entry in run.used})
     except TracewheelError as error:
-        run.reporter.say(f"housekeeping: nothing was freed ({error}); `tracewheel gc` does it by hand")
+        run.reporter.say(f"housekeeping: nothing was freed ({error}); `tracewheel runs gc` does it by hand")
         return
     if freed["bytes"]:
         run.reporter.say(
@@ -135,6 +136,7 @@ def _kept_runs(config: RetrainConfig, runs: list[RunRecord], keep: int) -> tuple
     for record in runs:
         if (approval := approval_of(record.path)) and not approval.outcome:
             reasons[record.run_id] = "its promotion waits for approval"
+    reasons |= {record.run_id: "MLflow does not have all of it" for record in waiting_runs(config.work_dir)}
     try:
         champion, note = find_champion(config, certain=True)
     except InfrastructureError as error:

@@ -6,31 +6,29 @@ batches that were accepted before. A held batch is left out of the snapshot, so 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from tasks.engine.reading import begin_run
 from tasks.engine.run import Run
+from tasks.records.telling import tell_held
 from tasks.stages.ingest import ingest_traces
 from tracewheel.config import CurateSections
-from tracewheel.config.notify import HELD_EVENT
 from tracewheel.core import clock
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
-from tracewheel.curation.outcomes import REPLAYED, replayed_outcomes, selected
+from tracewheel.curation.replayed_traces import REPLAYED, replayed_outcomes, selected
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.batch_profile import BatchProfile, Profiler
 from tracewheel.operations.batches import ACCEPTED, HELD, Batch, Batches, LogPart
-from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, read_intake, sentences
+from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, sentences
 from tracewheel.operations.screening import reasons, screen
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
-from tracewheel.traces.shortfall import frequent_reasons
+from tracewheel.traces.quarantine import frequent_reasons
 from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -48,12 +46,13 @@ def parts_of(snapshot: Snapshot) -> list[LogPart]:
     ]
 
 
-def screened(run: Run, *, fresh: bool = False) -> Run:
+def screened(run: Run, *, fresh: bool = False, tell: bool = False) -> Run:
     """The run, or, where its new slices are held, the run without them.
 
     Args:
         run: The run.
         fresh: Whether it was begun on the logs as they are now, whatever earlier run is incomplete.
+        tell: Whether `schedule.notify` is told of a batch that is held: nobody watches the run.
 
     Raises:
         DoubtfulData: without the batches that are held nothing is left to read.
@@ -69,7 +68,8 @@ def screened(run: Run, *, fresh: bool = False) -> Run:
         for line in described(batch):
             run.reporter.say(line)
         if batch.state == HELD:
-            tell_prefect(batch)
+            if tell:
+                tell_held(run.config, "; ".join(described(batch)))
             run = begin_run(run.config, run.reporter, run.driver, fresh=fresh)
     if not parts_of(run.snapshot) and (held := [batch for batch in batches.all() if batch.state == HELD]):
         raise DoubtfulData(
@@ -82,17 +82,6 @@ def screened(run: Run, *, fresh: bool = False) -> Run:
             )
         )
     return run
-
-
-def tell_prefect(batch: Batch) -> None:
-    """Emit the event that `schedule.notify` waits for; a run without a Prefect server has nobody to tell."""
-    from prefect.events import emit_event
-    from prefect.runtime import flow_run
-
-    if flow_run.id:
-        resource = {"prefect.resource.id": f"tracewheel.batch.{batch.id}"}
-        with contextlib.suppress(Exception):  # who is told must not decide whether a run goes on
-            emit_event(HELD_EVENT, resource=resource, payload={"message": "; ".join(described(batch))})
 
 
 def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart]) -> Batch:
@@ -150,13 +139,6 @@ def note_intake(run: Run, traces: Entry) -> list[str]:
     intake = intake_of(traces.result, examples, Batches(run.config.work_dir))
     run.record.write(INTAKE_FILE, intake)
     return sentences(intake)
-
-
-def intake_tags(run: Run) -> dict[str, str]:
-    """What MLflow's run is tagged with of it."""
-    intake = read_intake(run.record.path, Path(run.config.work_dir)) or {"batches": [], "quarantined": 0, "read": 0}
-    held = ", ".join(f"{batch['id']}: {'; '.join(batch['reasons'])}" for batch in intake["batches"])
-    return {"held_batches": held[:4000] or "none", "quarantined": f"{intake['quarantined']} of {intake['read']}"}
 
 
 def _begin_in(new: Sequence[LogPart]) -> Callable[[pyarrow.Table], list[bool]]:

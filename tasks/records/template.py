@@ -32,7 +32,7 @@ def checked_template(run: Run) -> dict[str, Any]:
         Rubric(run.config.evaluation.rubric, [])
     Rubric(run.config.rubric, [])  # wrong arguments of a verifier are said now, not after the first rollout
     if not (check.trainable if has_tools else check.trainable_without_tools):
-        command = f"`tracewheel check-template {policy.base}` shows the whole check"
+        command = f"`tracewheel stage check-template {policy.base}` shows the whole check"
         raise UntrainableBase(f"policy.base: {policy.base} cannot be trained: {'; '.join(check.reasons)}; {command}")
     run.reporter.say(check.says())
     return check.to_record()

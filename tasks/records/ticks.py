@@ -15,8 +15,8 @@ from typing import Any
 from tasks.engine.reading import FOLDER as INGESTED
 from tasks.engine.run import Run
 from tasks.records.decisions import last_decision
+from tasks.stages.champion import load_champion
 from tasks.tracking.champion import known_champion
-from tasks.tracking.registry import load_champion
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import LOOP_FILE, RunRecord, find_runs

@@ -101,12 +101,6 @@ def worth_afterwards(run: Run, gate: Mapping[str, Any], costs: Mapping[str, Any]
     }
 
 
-def worth_metrics(worth: Mapping[str, Any]) -> dict[str, float | None]:
-    """The figures under MLflow's names."""
-    figures = {f"cost/{name}_per_point": value for name, value in worth["per_point"].items()}
-    return figures | {"gate/expected_gain": worth["expected"], "cost/money": worth["cost"]["money"]}
-
-
 def prices(run: Run) -> tuple[float | None, float | None]:
     """Of an hour and of a million tokens."""
     return run.config.schedule.cost_per_hour, run.config.schedule.cost_per_million_tokens

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.engine.run import Policy, Run
+from tasks.engine.run import Policy
 from tasks.engine.stage import Context, stage_task
-from tasks.tracking.traces import EvaluationTags
 from tracewheel.config import EvaluateSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import VALIDATION, load_tasks
+from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import evaluate_split
-
-FEWER_TRACES = 4
 
 
 def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -35,13 +32,3 @@ def evaluate_policy(
 ) -> dict[str, Any]:
     """Greedy and sampled success of a policy on the tasks of a split (`evaluate_split`)."""
     return evaluate_split(context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat)
-
-
-def evaluate_and_log(run: Run, *, policy: Policy, curated: Entry, split: str) -> Entry:
-    """Evaluate, and log some of the trajectories with their scores as MLflow traces."""
-    entry = evaluate_policy(run, policy=policy, curated=curated, split=split)
-    if run.tracking:
-        wanted = run.config.tracking.traces_per_evaluation // (FEWER_TRACES if split == VALIDATION else 1)
-        evaluated = EvaluationTags(policy.name, split, run.record.run_id)
-        run.tracking.log_evaluation(entry.path, curated.path, wanted, evaluated)
-    return entry

@@ -114,5 +114,3 @@ class Guard:
     def _tell(self, event: GuardEvent) -> None:
         self.run.record.write(GUARD_FILE, [item.to_record() for item in self.events])
         self.run.reporter.say(f"guard, {event.sentence}")
-        if self.run.tracking:
-            self.run.tracking.tag(guard="; ".join(item.sentence for item in self.events))

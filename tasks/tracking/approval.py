@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.tracking.client import bounded
+from tasks.tracking.client import MlflowAway, bounded, make_client
+from tasks.tracking.promotion import WAITING
 from tasks.tracking.registry import register
-from tasks.tracking.sync import require_mlflow
-from tasks.tracking.tracking import Tracking
+from tasks.tracking.tracking import Tracking, require_mlflow
 from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core import run_state
 from tracewheel.core.errors import ConfigError, DataError
@@ -64,7 +64,7 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
         raise DataError(f"{record.path / CONFIG_FILE}: a profile of another version ({error})") from error
     weights = next((record.path / name for name in (ADAPTER, MODEL) if (record.path / name).is_dir()), None)
     if weights is None:
-        raise DataError(f"{record.path}: the run's weights are gone; `tracewheel report` of its profile shows what it was")
+        raise DataError(f"{record.path}: the run's weights are gone; `tracewheel runs report` of its profile shows what it was")
     return config.model_copy(update={"work_dir": str(record.path.parent)}), summary["gate"], weights
 
 
@@ -75,8 +75,10 @@ def carry_out(config: RetrainConfig, record: RunRecord, gate: dict[str, Any], we
     tracking = Tracking.open(config, record, say)
     with tracking.closing():
         version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
-        approval = _note(record, tracking.client.get_model_version(config.tracking.model_name, version).tags)
-        tracking.tag(approval=approval.decision, approval_by=approval.by, approval_note=approval.note, approval_at=approval.at)
+        if version == WAITING:
+            raise MlflowAway("MLflow went away: the decision is kept, and the same one again carries it out")
+        registered = make_client(config.tracking.uri).get_model_version(config.tracking.model_name, version)
+        approval = _note(record, registered.tags)
     if approval.outcome == OVERTAKEN:
         raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
     return approval

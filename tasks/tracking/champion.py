@@ -14,12 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.tracking.promotion import WAITING, now, version_by_alias
+from tasks.tracking.promotion import WAITING, now, registrations_of, version_by_alias
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.spool import Spool
 from tracewheel.core.store import PARTIAL, disk_errors, link, remove, write_whole
 from tracewheel.policy.adapters import ADAPTER, MODEL, base_hash
 
@@ -90,15 +89,8 @@ def promotion_waits(work_dir: str | Path, known: Mapping[str, str]) -> bool:
     """Whether the promotion of what the work folder knows as champion waits for MLflow."""
     if known["version"] != WAITING:
         return False
-    spool = Spool.of(work_dir)
-    return any(_registers(spool, folder, known["digest"]) for folder in spool.waiting())
-
-
-def _registers(spool: Spool, folder: Path, digest: str) -> bool:
-    try:
-        return bool(spool.read(folder).get("tags", {}).get("adapter_digest") == digest)
-    except DataError:
-        return False
+    found = registrations_of(Path(work_dir) / known["run_id"])
+    return any(one.version is None and one.tags["adapter_digest"] == known["digest"] for one in found)
 
 
 def usable(config: RetrainConfig, known: Mapping[str, str]) -> bool:

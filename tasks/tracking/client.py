@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import logging
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
-from tasks.tracking.moved_store import follow
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL
@@ -25,7 +26,9 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PROBE_SECONDS = 5.0
+PROBE_SECONDS, BUSY_SECONDS = 5.0, 10.0
+PLACE_TAG = "tracewheel.artifacts"  # of an experiment: its artifacts lie beside the store
+_opened: dict[str, tuple[int, int]] = {}  # address of a sqlite store to the file that MLflow has open
 # What a store answers where trying again does not help: a person has to change something.
 REFUSALS = {
     "BAD_REQUEST",
@@ -101,13 +104,12 @@ def check_tracking(uri: str) -> None:
 
 
 def make_client(uri: str) -> Any:
-    """An MLflow client for a store that has been checked; a sqlite store's folder is made, and a moved store is put right.
+    """An MLflow client for a store that has been checked; a sqlite store is made where there is none.
 
     Runs and model versions lie in one store: with another project's `MLFLOW_REGISTRY_URI` in the environment, a run in a store
     of its own, made again or replayed, would otherwise register there, and move that project's champion.
 
     Raises:
-        InfrastructureError: a store was moved, and cannot be written.
         MlflowAway: no server answers.
     """
     check_tracking(uri)
@@ -117,13 +119,31 @@ def make_client(uri: str) -> Any:
 
     if database := sqlite_file(uri):
         _make_database(database)
-        follow(database)
+        _check_database(database)
+        _notice(uri, database)
     mlflow.set_tracking_uri(uri)
     return mlflow.MlflowClient(uri, registry_uri=uri if database or urlparse(uri).scheme in ("http", "https") else None)
 
 
-def forget_database(uri: str) -> None:
-    """Have MLflow open a sqlite file anew: it would go on with one that was deleted, and write where nobody reads."""
+def _check_database(database: Path) -> None:
+    """Make sure that a sqlite file can be read: MLflow tries for minutes.
+
+    Raises:
+        MlflowAway: it is locked, damaged or no database.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(database, timeout=BUSY_SECONDS)) as store:
+            store.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        raise MlflowAway(f"{database}: {error}") from error
+
+
+def _notice(uri: str, database: Path) -> None:
+    """Have MLflow open a sqlite file anew that was deleted or replaced: it would go on with the old one, which nobody reads."""
+    state = database.stat()
+    identity = state.st_dev, state.st_ino
+    if _opened.setdefault(uri, identity) == identity:
+        return
     from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore as Registry
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as Tracking
     from mlflow.tracking._model_registry.utils import _get_store_registry
@@ -136,6 +156,7 @@ def forget_database(uri: str) -> None:
             engine.dispose()
     _tracking_store_registry._get_store_with_resolved_uri.cache_clear()
     _get_store_registry()._get_store_with_resolved_uri.cache_clear()
+    _opened[uri] = identity
 
 
 def _make_database(database: Path) -> None:
@@ -159,3 +180,25 @@ def _make_database(database: Path) -> None:
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a sqlite store, None for a server."""
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def artifacts_of(database: Path) -> str:
+    """Where the artifacts of a sqlite store lie: beside it."""
+    return (database.resolve().parent / "artifacts").as_uri()
+
+
+def moved_from(experiment: Any, uri: str) -> str | None:
+    """Where an experiment's artifacts lay before its sqlite store was moved with them; None of a store in its place.
+
+    MLflow keeps absolute addresses and has no call that changes them. What lay beside the store is tagged (`PLACE_TAG`).
+    """
+    database, place = sqlite_file(uri), experiment.tags.get(PLACE_TAG)
+    return place if database and place and place != artifacts_of(database) else None
+
+
+def address_now(client: Any, run_id: str | None, address: str) -> str:
+    """Where an artifact of a run lies now, also in a sqlite store that was moved."""
+    uri = client.tracking_uri
+    old = moved_from(client.get_experiment(client.get_run(run_id).info.experiment_id), uri) if run_id else None
+    database = sqlite_file(uri)
+    return address.replace(old, artifacts_of(database), 1) if old and database else address

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from tasks.tracking.client import sqlite_file
 from tracewheel.core import clock
 from tracewheel.core.errors import InfrastructureError
+from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
+from tracewheel.core.store import PARTIAL, disk_errors, link, remove, write_whole
 from tracewheel.policy.adapters import ADAPTER, MODEL
 
 if TYPE_CHECKING:
-    from tasks.tracking.delivery import Target
+    from tasks.tracking.log_run import Target
 
 CHAMPION = "champion"
 NO_CHAMPION = "none"
@@ -29,9 +32,68 @@ WAITING = "waiting"
 PROMOTED = "promoted"
 # Of a version whose adapter learnt from somebody who was forgotten since: when.
 FORGOTTEN_TAG = "forgotten"
+REGISTERED, REGISTRATION_FILE, DIGITS = "registered", "registration.json", 16
 
 
-def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path, say: Callable[[str], None]) -> str:
+@dataclass(frozen=True)
+class Registration:
+    """Weights that a run registers: `registered/<digest>/registration.json` in its record, and the weights while they wait.
+
+    Attributes:
+        folder: Where it lies.
+        values: `tags` of the version, `weights` (adapter or model), `verdict`, `evidence`, the time `at`, and `started_from`:
+            the champion at the start of the run, null without one; absent where no run started. `withheld` is why a promotion
+            does not come yet, or never: it waits for a person, or one has refused it. `decision`: tags that tell of it.
+            `version` once MLflow has it.
+    """
+
+    folder: Path
+    values: Mapping[str, Any]
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.values["tags"]
+        return found
+
+    @property
+    def version(self) -> str | None:
+        """The model version; None while it waits."""
+        return self.values.get("version")
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / str(self.values["weights"])
+
+    @classmethod
+    def note(cls, record: Path, weights: Path, values: Mapping[str, Any]) -> Registration:
+        """Write down what a run registers, with its weights, which the store may free meanwhile."""
+        folder = record / REGISTERED / values["tags"]["adapter_digest"][:DIGITS]
+        found = cls(folder, {**values, "at": clock.milliseconds()})
+        partial = folder / f"{PARTIAL}{found.weights.name}"
+        with disk_errors(folder):
+            if not found.weights.is_dir():
+                remove(partial)
+                link(weights, partial)
+                partial.rename(found.weights)
+        found._write()
+        return found
+
+    def is_done(self, version: str) -> None:
+        """Write down that MLflow has it."""
+        type(self)(self.folder, {**self.values, "version": version})._write()
+        remove(self.weights)
+
+    def _write(self) -> None:
+        write_whole(self.folder / REGISTRATION_FILE, json.dumps(self.values, indent=2) + "\n")
+
+
+def registrations_of(record: Path) -> list[Registration]:
+    """What a run registers, the earliest first."""
+    found = [Registration(path.parent, read_json(path)) for path in record.glob(f"{REGISTERED}/*/{REGISTRATION_FILE}")]
+    return sorted(found, key=lambda registration: int(registration.values["at"]))
+
+
+def deliver_registration(target: Target, registration: Registration, say: Callable[[str], None]) -> str:
     """Register an adapter, or a whole model, once for each run and content; a promoted one becomes the champion.
 
     Not where the champion is another one than the run started from: it was compared with that one. So a run that is repeated
@@ -40,10 +102,7 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
 
     Args:
         target: The MLflow run that the version belongs to.
-        record: `tags` of the version, `weights` (adapter or model), `verdict`, `evidence`, and `started_from`: the champion at
-            the start of the run, null without one; absent where no run started. `withheld` is why a promotion does not come
-            yet, or never: it waits for a person, or one has refused it. `decision`: tags that tell of it.
-        folder: Holds the weights.
+        registration: What is registered.
         say: Told of a promotion that changes nothing.
 
     Returns:
@@ -52,14 +111,14 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
     Raises:
         InfrastructureError: the weights are not those that the run made.
     """
-    client, name, tags = target.client, target.settings.model_name, record["tags"]
+    client, name, tags, record = target.client, target.settings.model_name, registration.tags, registration.values
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
     known = [version for version in client.search_model_versions(f"name = '{name}'") if tags.items() <= version.tags.items()]
     if known:
         version = known[0]
     else:
-        weights = next(path for path in (folder / "files").iterdir() if path.is_dir())
+        weights = registration.weights
         if digest_of(weights) != tags["adapter_digest"]:
             raise InfrastructureError(f"{weights}: the weights that wait to be registered are damaged")
         place = f"adapters/rl-{tags['adapter_digest'][:8]}"
@@ -71,7 +130,7 @@ def deliver_registration(target: Target, record: Mapping[str, Any], folder: Path
     if withheld := record.get("withheld"):
         client.set_model_version_tag(name, version.version, "not_champion", withheld)
     elif record["verdict"] == PROMOTED and version.tags.get("crowned") != "yes":
-        with alias_held(target.settings.uri, folder.parent):
+        with alias_held(target.settings.uri, registration.folder.parents[2]):
             _crown(target, record, str(version.version), say)
     return str(version.version)
 
@@ -89,7 +148,7 @@ def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callabl
         return
     before = str(champion.version) if champion else NO_CHAMPION
     if before != version:  # equal after a kill between the alias and the tag `crowned`
-        at = datetime.fromtimestamp(record["time"] / 1000, UTC).isoformat(timespec="seconds")
+        at = datetime.fromtimestamp(record["at"] / 1000, UTC).isoformat(timespec="seconds")
         values = {"replaced": before, "promoted_at": at, "gate": json.dumps(record["evidence"])}
         for key, value in values.items():
             client.set_model_version_tag(name, version, key, value)

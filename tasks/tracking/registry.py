@@ -8,15 +8,11 @@ a work folder knows while MLflow is away.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import prefect
-from prefect.cache_policies import NO_CACHE
-
-from tasks.engine.run import Policy, Run
-from tasks.engine.stage import Context, stage_task
-from tasks.tracking.awaited import approval_values
+from tasks.engine.run import Run
 from tasks.tracking.champion import (
     Champion,
     champion_of,
@@ -27,13 +23,21 @@ from tasks.tracking.champion import (
     usable,
     weights_of,
 )
-from tasks.tracking.client import MlflowAway, bounded, make_client, reason_of, sqlite_file
-from tasks.tracking.promotion import FORGOTTEN_TAG, PROMOTED, WAITING, version_by_alias
+from tasks.tracking.client import MlflowAway, address_now, bounded, make_client, moved_from, reason_of, sqlite_file
+from tasks.tracking.promotion import (
+    FORGOTTEN_TAG,
+    PROMOTED,
+    WAITING,
+    Registration,
+    registrations_of,
+    version_by_alias,
+)
 from tracewheel.config import ChampionSections, RetrainConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import link, remove
-from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash, policy_of
+from tracewheel.operations.approval import APPROVED, approval_of, ask
+from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash
 
 EVIDENCE = ("baseline", "difference", "interval", "confidence", "p_value")
 NOBODY = "no champion yet"
@@ -125,21 +129,12 @@ def _from_work_folder(config: RetrainConfig, local: dict[str, str] | None, why: 
     return champion, f"{why}: the champion is {named}of run {champion.run_id}, as {config.work_dir} knows it"
 
 
-@stage_task("champion", code="tracewheel.policy.adapters", sections=ChampionSections)
-def load_champion(context: Context[ChampionSections], *, version: str, digest: str) -> dict[str, Any]:
-    """Fetch the champion's adapter, or whole model: from the registry, or else the work folder's copy."""
-    weights = _fetch(context, version, digest)
-    keep_weights(context.config.work_dir, weights, digest, weights.name)
-    return {"version": version, "policy_version": policy_of(weights, context.config.policy.base).version}
-
-
-def _fetch(context: Context[ChampionSections], version: str, digest: str) -> Path:
-    """Weights with the right digest, in the stage's output.
+def fetch_champion(config: ChampionSections, out: Path, version: str, digest: str, say: Callable[[str], None]) -> Path:
+    """The champion's weights with the right digest, in `out`: from the registry, or else the work folder's copy.
 
     Raises:
         InfrastructureError: neither the registry nor the work folder has them.
     """
-    config, out = context.config, context.out
     name = f"{config.tracking.model_name} version {version}"
     try:
         return _download(config, out, version, digest)
@@ -152,16 +147,16 @@ def _fetch(context: Context[ChampionSections], version: str, digest: str) -> Pat
             way_out = (
                 "start MLflow"
                 if away
-                else "`tracewheel rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
+                else "`tracewheel champion rollback CONFIG` restores the champion before it, `--to VERSION` an earlier one"
             )
             raise InfrastructureError(
                 f"{problem}; {config.work_dir} has no copy of {name} with digest {digest[:16]}: {way_out}"
             ) from error
         link(copy, out / copy.name)
     if version != WAITING:
-        context.reporter.say(f"champion: {problem}; the copy in {copy} has the right digest and is used instead")
+        say(f"champion: {problem}; the copy in {copy} has the right digest and is used instead")
     if not away:
-        context.reporter.say(_repair(config, version, out / copy.name, digest))
+        say(_repair(config, version, out / copy.name, digest))
     return out / copy.name
 
 
@@ -193,7 +188,10 @@ def _repair(config: ChampionSections, version: str, weights: Path, digest: str) 
 def _upload(config: ChampionSections, version: str, weights: Path) -> None:
     client = make_client(config.tracking.uri)
     registered = client.get_model_version(config.tracking.model_name, version)
-    root = f"{client.get_run(registered.run_id).info.artifact_uri}/"
+    run = client.get_run(registered.run_id)
+    if old := moved_from(client.get_experiment(run.info.experiment_id), config.tracking.uri):
+        raise InfrastructureError(f"its store was moved, and names {old}")
+    root = f"{run.info.artifact_uri}/"
     if not registered.source.startswith(root):
         raise InfrastructureError(f"its files lie elsewhere, in {registered.source}")
     client.log_artifacts(registered.run_id, str(weights), registered.source.removeprefix(root))
@@ -206,7 +204,8 @@ def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
     weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
     weights.mkdir()
     # MLflow would look an address of the form models:/ up in the registry of the process, not in this client's.
-    source = client.get_model_version_download_uri(name, version)
+    registered = client.get_model_version(name, version)
+    source = address_now(client, registered.run_id, client.get_model_version_download_uri(name, version))
     get_artifact_repository(source, tracking_uri=client.tracking_uri).download_artifacts("", str(weights))
     return weights
 
@@ -229,13 +228,6 @@ def fetch_registered(uri: str, name: str, version: str | None, alias: str | None
     if digest_of(weights) != found.tags.get("adapter_digest"):
         raise InfrastructureError(f"{name} version {found.version}: the registry's files are not those that were registered")
     return weights
-
-
-@prefect.task(name="promote_policy", retries=2, retry_delay_seconds=1, cache_policy=NO_CACHE)
-def promote_policy(run: Run, policy: Policy, verdict: dict[str, Any]) -> str:
-    """Register the challenger's weights; on promotion make it the champion. Returns the model version."""
-    assert policy.weights is not None
-    return register(run, policy.weights, verdict)
 
 
 @bounded
@@ -264,9 +256,12 @@ def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
     start = run.record.started()
     if start is not None:
         values["started_from"] = start.get("champion")
-    values |= approval_values(run, verdict)
-    if run.tracking.register(weights, values):
-        return _version_of(run, tags)
+    values |= _approval(run, verdict)
+    Registration.note(run.record.path, weights, values)
+    run.tracking.log(patient=True)
+    registered = next(one for one in registrations_of(run.record.path) if one.tags["adapter_digest"] == tags["adapter_digest"])
+    if registered.version is not None:
+        return registered.version
     if verdict["verdict"] == PROMOTED and "withheld" not in values and _may_lead(run, start):
         keep_weights(run.config.work_dir, weights, tags["adapter_digest"], kind)
         champion = Champion(WAITING, tags["run_id"], tags["adapter_digest"])
@@ -275,11 +270,24 @@ def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
     return WAITING
 
 
-def _version_of(run: Run, tags: dict[str, str]) -> str:
-    assert run.tracking is not None
-    client, name = run.tracking.client, run.config.tracking.model_name
-    found = client.search_model_versions(f"name = '{name}'")
-    return next(str(version.version) for version in found if tags.items() <= version.tags.items())
+def _approval(run: Run, verdict: dict[str, Any]) -> dict[str, Any]:
+    """What registering has to know of a person's approval: `withheld` and `decision`; nothing where none is needed.
+
+    A run that has waited once keeps to its decision, whatever the profile says since.
+    """
+    known = approval_of(run.record.path)
+    if verdict["verdict"] != PROMOTED or (known is None and run.config.gate.approval == "none"):
+        return {}
+    approval = known or ask(run.record.path)
+    if approval.waits:
+        return {"withheld": "its promotion waits for approval", "decision": {"approval": "awaited"}}
+    told = {
+        "approval": approval.decision,
+        "approval_by": approval.by,
+        "approval_note": approval.note,
+        "approval_at": approval.at,
+    }
+    return {"decision": told} | ({} if approval.decision == APPROVED else {"withheld": approval.says})
 
 
 def _may_lead(run: Run, start: dict[str, Any] | None) -> bool:

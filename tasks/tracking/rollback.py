@@ -103,7 +103,7 @@ def _check(client: Any, config: RetrainConfig, champion: Any, target: Any) -> No
     if str(target.version) == str(champion.version):
         raise DataError(f"{name} is the champion already")
     if target.tags.get("crowned") != "yes":
-        raise DataError(f"{name} was never champion; `tracewheel promote` registers and promotes")
+        raise DataError(f"{name} was never champion; `tracewheel champion promote` registers and promotes")
     if FORGOTTEN_TAG in target.tags:
         raise DataError(
             f"{name} learnt from somebody who was forgotten since ({target.tags[FORGOTTEN_TAG]}); name an earlier one"

@@ -8,11 +8,11 @@ import pytest
 
 from flows.cli import main
 from mlflow import MlflowClient
-from tasks.records.audit import audit_metrics
+from tasks.tracking.shown import audit_metrics
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.report.glossary import knows
 
-FEW = ("--set", "audit.tasks=6", "--set", "audit.changes=1")
+FEW = ("--set", "audit.tasks=6")
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_judge_that_length_sways_ends_with_four(chat_server, tmp_path, capsys)
 
 
 def test_what_a_model_wrote_stays_text_on_the_page(tmp_path):
-    from tracewheel.report.audit_page import write_audit_page
+    from tracewheel.dashboard.files import write_audit_page
 
     rate = {"wrong": 1, "probes": 2, "rate": 0.5, "low": 0.1, "high": 0.9}
     found = {

@@ -1,4 +1,4 @@
-"""`tracewheel baseline` from the command line: its result, kills, a budget, and the gate against it."""
+"""`tracewheel evaluate --endpoint` from the command line: its result, kills, a budget, and the gate against it."""
 
 import json
 import random
@@ -49,7 +49,7 @@ def command(base, held_out, tmp_path):
 
     def make(url, *more):
         where = ["--curated", str(curated), "--out", str(tmp_path / "out"), "--endpoint", url, "--model", "gpt-like"]
-        return ["baseline", str(profile), *where, *more]
+        return ["evaluate", str(profile), *where, *more]
 
     return make
 
@@ -102,7 +102,8 @@ def test_the_terminal_shows_rates_cost_and_time(chat_server, knowing, command, c
     shown = capsys.readouterr().out
     replies = len(server.requests)
     assert "gpt-like on 4 tasks of held_out" in shown and "100.0%" in shown and "51.0% to 100.0%" in shown
-    assert f"{replies} replies: {100 * replies} prompt tokens (0 cached), {10 * replies} completion tokens" in shown
+    shown = " ".join(shown.split())
+    assert f"{replies} replies {100 * replies} prompt tokens (0 cached), {10 * replies} completion tokens" in shown
     assert f"cost {0.11 * replies:.4f}" in shown and f"{replies} requests, 0 of them repeated" in shown
 
 
@@ -143,6 +144,7 @@ def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, comman
         pair = ["--challenger", str(challenger), "--baseline", f"gpt={tmp_path / 'out'}", "--verdict-only", "--json"]
         main(
             [
+                "champion",
                 "promote",
                 line[1],
                 *pair,

@@ -1,4 +1,4 @@
-"""`tracewheel check-template`, and the check at the start of a run."""
+"""`tracewheel stage check-template`, and the check at the start of a run."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ FORGETTING = CHAT_TEMPLATE.replace("message.content or ''", "(message.content or
 
 def test_a_base_that_can_be_trained(run, base, tmp_path):
     page = tmp_path / "tokens.md"
-    code, out, _ = run("check-template", base, "--json", "--show", page)
+    code, out, _ = run("stage", "check-template", base, "--json", "--show", page)
     found = json.loads(out)
     assert code == 0
     assert (found["trainable"], found["reasons"], found["forged"]) == (True, [], [])
@@ -31,7 +31,7 @@ def test_a_base_that_can_be_trained(run, base, tmp_path):
 
 def test_a_template_without_tools_is_refused_with_what_to_do(run, base, tmp_path):
     (tmp_path / "own.jinja").write_text(NO_TOOLS)
-    code, out, err = run("check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
+    code, out, err = run("stage", "check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
     found = json.loads(out)
     assert (code, found["trainable"], found["trainable_without_tools"]) == (2, False, True)
     assert not found["renders"]["tools"] and not found["renders"]["calls"]
@@ -40,24 +40,27 @@ def test_a_template_without_tools_is_refused_with_what_to_do(run, base, tmp_path
 
 def test_a_template_that_rewrites_says_where_and_at_what_cost(run, base, tmp_path):
     (tmp_path / "own.jinja").write_text(FORGETTING)
-    code, out, _ = run("check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
+    code, out, _ = run("stage", "check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
     text = next(each for each in json.loads(out)["splitting"] if each["conversation"] == "text")
     assert code == 0
     assert text["breaks"] == [2]
-    assert "the template rewrites before turn" in run("check-template", base, "--chat-template", tmp_path / "own.jinja")[1]
+    assert (
+        "the template rewrites before turn"
+        in run("stage", "check-template", base, "--chat-template", tmp_path / "own.jinja")[1]
+    )
 
 
 @pytest.mark.parametrize("template", ["{{ messages[0].content", "{{ raise_exception('no') }}"])
 def test_a_broken_template_is_a_finding(run, base, tmp_path, template):
     (tmp_path / "own.jinja").write_text(template)
-    code, out, err = run("check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
+    code, out, err = run("stage", "check-template", base, "--chat-template", tmp_path / "own.jinja", "--json")
     assert (code, json.loads(out)["trainable"]) == (2, False)
     assert "Traceback" not in err
 
 
 def test_a_template_that_never_ends_a_turn_is_refused(run, base, tmp_path):
     (tmp_path / "own.jinja").write_text(CHAT_TEMPLATE.replace("<|im_end|>", ""))
-    code, _, err = run("check-template", base, "--chat-template", tmp_path / "own.jinja")
+    code, _, err = run("stage", "check-template", base, "--chat-template", tmp_path / "own.jinja")
     assert code == 2
     assert "does not end an assistant turn with" in err and "eos_token" in err
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli import build_parser, main
+from flows.commands.command import find_commands
+from flows.commands.moved import NOW, WHEELS
 from flows.console.arguments import best_state
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import write_json
@@ -17,21 +19,60 @@ from tracewheel.evaluation.evaluate import EVALUATION_FILE
 from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = [
-    "retrain", "ingest", "curate", "base-policy", "teach", "warm-start", "rollout", "score", "update",
-    "evaluate", "promote", "report", "status", "doctor", "deploy",
-]  # fmt: skip
+OWN = """
+from tracewheel import Command
+
+
+def options(parser):
+    parser.add_argument("number", type=int)
+
+
+COMMAND = Command("count", "count", options, lambda options: {"counted": options.number})
+"""
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [command.name for command in find_commands()])
 def test_every_command_has_help_with_the_exit_codes(name, capsys):
     with pytest.raises(SystemExit) as ended:
-        build_parser().parse_args([name, "--help"])
+        build_parser().parse_args([*name.split(), "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for expected in ("--set", "--json", "3 gate refused", "4 the doctor"):
+    for expected in ("--json", "--debug", "3 gate refused", "4 the doctor"):
         assert expected in shown
+    assert build_parser(name.split()[0]).format_usage() == build_parser().format_usage()
+
+
+@pytest.mark.parametrize("name", NOW)
+def test_old_names_answer_with_the_new_one(name, run):
+    code, out, err = run(name, "profile.yaml")
+    assert (code, out) == (2, "") and err.startswith(f"tracewheel {name}") and f"is now tracewheel {NOW[name]}" in err
+
+
+def test_new_names_are_commands_and_the_old_ones_are_none():
+    names = {command.name for command in find_commands()}
+    assert {name.split(" --")[0] for name in NOW.values()} <= names | {"stage"}
+    assert not names & NOW.keys()
+
+
+def test_a_command_of_a_wheel_is_found_by_its_entry_point(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_wheel.py").write_text(OWN)
+    info = tmp_path / "own_wheel-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-wheel\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[tracewheel.commands]\ncount = own_wheel:COMMAND\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["count", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"counted": 3}
+    assert main(["count", "3"]) == 0
+    assert "counted  3" in capsys.readouterr().out
+
+
+def test_a_command_of_a_missing_wheel_says_which(run, monkeypatch):
+    monkeypatch.setattr("flows.commands.command.entry_points", lambda group: [])
+    for name in WHEELS.keys() - {command.name for command in find_commands()}:
+        code, _, err = run(name)
+        assert code == 2 and f"is in the wheel tracewheel-{WHEELS[name]}, which is not installed" in err
 
 
 def test_help_imports_nothing_heavy():
@@ -102,12 +143,12 @@ def test_debug_shows_the_traceback_of_an_unexpected_error(run, profile, monkeypa
     def fail(*arguments):
         raise KeyError("surprise")
 
-    monkeypatch.setattr("flows.commands.whole_runs.find_champion_of", fail)
-    code, _, err = run("status", profile, "--run-dir", tmp_path)
+    monkeypatch.setattr("tasks.tracking.registry.find_champion", fail)
+    code, _, err = run("runs", "status", profile, "--run-dir", tmp_path)
     assert code == 1
     assert "unexpected KeyError: 'surprise' (--debug shows where)" in err
     with pytest.raises(KeyError):
-        main(["status", str(profile), "--run-dir", str(tmp_path), "--debug"])
+        main(["runs", "status", str(profile), "--run-dir", str(tmp_path), "--debug"])
 
 
 def test_infrastructure_errors_exit_with_1_and_interrupts_with_130(run, profile, monkeypatch, tmp_path):
@@ -116,8 +157,8 @@ def test_infrastructure_errors_exit_with_1_and_interrupts_with_130(run, profile,
         def fail(*arguments, error=error):
             raise error
 
-        monkeypatch.setattr("flows.commands.whole_runs.find_champion_of", fail)
-        code, _, err = run("status", profile, "--run-dir", tmp_path)
+        monkeypatch.setattr("tasks.tracking.registry.find_champion", fail)
+        code, _, err = run("runs", "status", profile, "--run-dir", tmp_path)
         assert code == expected
         assert "Traceback" not in err
 
@@ -166,7 +207,7 @@ def test_an_adapter_for_another_base_is_refused(run, profile, base, tmp_path):
         (adapter / name).touch()
     curated = tmp_path / "curated"
     curated.mkdir()
-    arguments = ("rollout", profile, "--curated", curated, "--state", tmp_path / "state", "--out", tmp_path / "out")
+    arguments = ("stage", "rollout", profile, "--curated", curated, "--state", tmp_path / "state", "--out", tmp_path / "out")
     code, _, err = run(*arguments)
     assert code == 2
     assert "holds no tasks.parquet" in err

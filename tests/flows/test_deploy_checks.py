@@ -49,6 +49,9 @@ def taken():
     [
         (("--cron", "99 99 * * *"), '--cron "99 99 * * *": no cron schedule; give minute, hour'),
         (("--cron", ""), '--cron "": no cron schedule'),
+        (("--cron", "0 3 31 2 *"), '--cron "0 3 31 2 *": never comes: day of month 31 is in none of the months "2"'),
+        (("--cron", "0 3 31 4,6,9,11 *"), '--cron "0 3 31 4,6,9,11 *": never comes: day of month 31'),
+        (("--cron", "0 0 30 feb 1"), '--cron "0 0 30 feb 1": never comes: day of month 30'),  # Prefect finds no Monday either
         (("--interval", "0"), "--interval 0: give seconds between 1 and 31622400"),
         (("--interval", "-5"), "--interval -5: give seconds"),
         (("--interval", "nan"), "--interval nan: give seconds"),

@@ -10,7 +10,7 @@ from tracewheel.config import DoctorConfig
 from tracewheel.report.doctor import CHECKS
 
 # Every run exceeds a limit of 0, so the check fails for as long as the test needs.
-SEVERE = ("--set", "doctor.truncation={warn: 0, severe: 0}")
+SEVERE = ("--set", "doctor.limits={truncation: [0, 0]}")
 
 
 @pytest.fixture(scope="module")

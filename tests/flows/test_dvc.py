@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.commands.outputs import DVC_STAGES
+from flows.commands.stage.keys import STAGES as KEYED
 from flows.retrain import learn
 from flows.setup import resolve_config
 from tasks.engine.drivers import DirectDriver
@@ -73,7 +73,7 @@ def clone(tmp_path_factory, environment):
     shim.chmod(0o755)
     made = Clone(folder, environment)
     sizes = "curation={train_tasks: 8, validation_tasks: 4, held_out_tasks: 12, harder_tasks: 4}"
-    params = made.call("tracewheel", "dvc", "params", "configs/tiny-short.yaml", "--set", sizes)
+    params = made.call("tracewheel", "stage", "params", "configs/tiny-short.yaml", "--set", sizes)
     (folder / "params.yaml").write_text(params)
     made.git("init", "--quiet")
     made.git("add", ".")
@@ -83,12 +83,12 @@ def clone(tmp_path_factory, environment):
 
 def test_the_params_file_is_the_default_profile(run):
     assert load_config(ROOT / "params.yaml") == load_config(ROOT / "configs" / "tiny.yaml")
-    code, printed, _ = run("dvc", "params", "configs/tiny.yaml")
+    code, printed, _ = run("stage", "params", "configs/tiny.yaml")
     assert code == 0 and printed == (ROOT / "params.yaml").read_text()
 
 
 def test_each_stage_declares_the_sections_that_it_reads():
-    assert set(DVC_STAGES) == NEEDS.keys()
+    assert set(KEYED) == NEEDS.keys()
     for name, stage in STAGES.items():
         if name == "keys":
             continue

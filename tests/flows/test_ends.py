@@ -80,7 +80,7 @@ def test_retrain_stops_at_a_safe_point_and_resumes(number, code, begun, finished
     assert flow_runs(folder)[0][2] == state["message"]
     with sqlite3.connect(folder / "mlflow.db") as connection:
         assert connection.execute("select status from runs").fetchall() == [("KILLED",)]
-    status = json.loads(command("status", profile, "--run-dir", folder, "--json").stdout)
+    status = json.loads(command("runs", "status", profile, "--run-dir", folder, "--json").stdout)
     assert (status["runs"][0]["state"], status["runs"][0]["starts"]) == ("stopped", 1)
 
     resumed = command("retrain", profile, "--run-dir", folder, "--json")
@@ -113,7 +113,7 @@ def test_a_killed_deploy_leaves_no_process_and_no_lock_and_the_next_start_mends_
     process.wait()
     assert not psutil.wait_procs(children, timeout=SECONDS)[1], "an orphan"
     assert "RUNNING" in [kind for kind, _, _ in flow_runs(folder)]
-    status = json.loads(command("status", profile, "--run-dir", folder, "--json").stdout)
+    status = json.loads(command("runs", "status", profile, "--run-dir", folder, "--json").stdout)
     assert status["runs"][0]["state"] == "crashed" and "without a word" in status["runs"][0]["message"]
 
     log = tmp_path / "again"

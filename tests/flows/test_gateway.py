@@ -1,4 +1,4 @@
-"""`tracewheel gateway`: a policy behind the vendors' APIs until it is stopped."""
+"""`tracewheel serve --gateway`: a policy behind the vendors' APIs until it is stopped."""
 
 import itertools
 import signal
@@ -17,14 +17,24 @@ KEY = "a-key-of-24-characters-x"
 
 @pytest.mark.parametrize("key", ["short", "ein Schlüssel mit Umlaut"])
 def test_keys_that_are_none(key, capsys):
-    assert main(["gateway", "configs/tiny.yaml", "--key", key]) == 2
+    assert main(["serve", "configs/tiny.yaml", "--gateway", "--key", key]) == 2
     assert "--key: at least 16 ASCII characters" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_it_serves_an_adapter_until_it_is_stopped(make_adapter, tmp_path):
     state = make_adapter(tmp_path).parent
-    words = ["gateway", "configs/tiny.yaml", "--run-dir", str(tmp_path / "run"), "--adapter", str(state), "--port", "0"]
+    words = [
+        "serve",
+        "configs/tiny.yaml",
+        "--gateway",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--adapter",
+        str(state),
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen([sys.executable, "-m", "flows.cli", *words, "--key", KEY], stderr=subprocess.PIPE, text=True)
     try:
         lines = list(itertools.takewhile(lambda line: not line.startswith("ANTHROPIC_API_KEY="), process.stderr))

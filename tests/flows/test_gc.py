@@ -1,4 +1,4 @@
-"""`tracewheel gc`: what a finished run, the next one and an interrupted one need stays; the rest is freed, and said first."""
+"""`tracewheel runs gc`: what a finished, the next and an interrupted run need stays; the rest is freed, and said first."""
 
 import json
 import os
@@ -49,28 +49,30 @@ def config_of(profile, folder, *overrides):
 
 def test_it_says_what_it_would_free_and_frees_just_that(work, profile, run):
     folder, names = work
-    assert run("gc", profile, "--run-dir", folder)[0] == 0  # the first command in a copied folder gives MLflow its new place
+    assert (
+        run("runs", "gc", profile, "--run-dir", folder)[0] == 0
+    )  # the first command in a copied folder gives MLflow its new place
     (folder / "store/.lock").write_text("9" * 20)  # whoever held it last; its length is no part of what the store holds
     before = bytes_in(folder)
-    code, out, err = run("gc", profile, "--run-dir", folder, "--keep", "1", "--json")
+    code, out, err = run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--json")
     assert code == 0, err
     said = json.loads(out)
     assert (said["freed"], bytes_in(folder)) == (False, before)
     assert said["kinds"]["update"]["entries"] == 3
     assert said["kinds"]["weights of old runs"] == {"entries": 1, "bytes": 3000}
-    code, out, err = run("gc", profile, "--run-dir", folder, "--keep", "1", "--yes", "--json")
+    code, out, err = run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes", "--json")
     done = json.loads(out)
     assert (done["freed"], done["bytes"], done["kinds"]) == (True, said["bytes"], said["kinds"])
     assert before - bytes_in(folder) == said["bytes"]
     assert done["kept"]["store_bytes"] == said["kept"]["store_bytes"]
     assert not set(entries_of(folder / "store")) & set(names)
-    code, out, _ = run("gc", profile, "--run-dir", folder, "--keep", "1")
+    code, out, _ = run("runs", "gc", profile, "--run-dir", folder, "--keep", "1")
     assert (code, "nothing can be freed" in out) == (0, True)
 
 
 def test_nothing_of_the_last_run_would_be_made_again(work, profile, run):
     folder, _ = work
-    assert run("gc", profile, "--run-dir", folder, "--keep", "1", "--yes")[0] == 0
+    assert run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes")[0] == 0
     code, out, _ = run("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
     plan = json.loads(out)
     assert (code, plan["complete"], all(stage["stored"] == stage["results"] for stage in plan["stages"])) == (0, True, True)
@@ -79,12 +81,12 @@ def test_nothing_of_the_last_run_would_be_made_again(work, profile, run):
 @pytest.mark.slow
 def test_what_is_kept_can_be_reported_and_judged_again(work, profile, run):
     folder, _ = work
-    verdict = run("promote", profile, "--run-dir", folder, "--verdict-only", "--json")
+    verdict = run("champion", "promote", profile, "--run-dir", folder, "--verdict-only", "--json")
     assert verdict[0] == 0
-    run("report", profile, "--run-dir", folder, "--out", folder / "before.html")
-    assert run("gc", profile, "--run-dir", folder, "--keep", "1", "--yes")[0] == 0
-    assert run("promote", profile, "--run-dir", folder, "--verdict-only", "--json") == verdict
-    assert run("report", profile, "--run-dir", folder, "--out", folder / "after.html")[0] == 0
+    run("runs", "report", profile, "--run-dir", folder, "--out", folder / "before.html")
+    assert run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes")[0] == 0
+    assert run("champion", "promote", profile, "--run-dir", folder, "--verdict-only", "--json") == verdict
+    assert run("runs", "report", profile, "--run-dir", folder, "--out", folder / "after.html")[0] == 0
     assert (folder / "after.html").read_text() == (folder / "before.html").read_text()
 
 
@@ -102,7 +104,7 @@ def test_after_it_a_killed_run_goes_on_and_ends_the_same(work, profile, command,
         time.sleep(0.1)
     process.kill()
     process.wait()
-    freed = json.loads(command("gc", profile, "--run-dir", folder, "--keep", "1", "--yes", "--json").stdout)
+    freed = json.loads(command("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes", "--json").stdout)
     assert freed["kinds"]["update"]["entries"] == 3
     ends = {}
     for place in (folder, alone):
@@ -153,7 +155,7 @@ def test_where_the_champion_cannot_be_known_every_promoted_run_is_kept(work, pro
 def test_a_damaged_chain_is_named_and_nothing_is_freed(work, profile, run, name):
     folder, names = work
     (folder / name).write_text('{"latest": ')
-    code, _, err = run("gc", profile, "--run-dir", folder, "--keep", "1", "--yes")
+    code, _, err = run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes")
     assert (code, str(folder / name) in err) == (2, True)
     assert set(names) <= set(entries_of(folder / "store"))
 
@@ -181,11 +183,11 @@ def test_a_run_without_a_list_of_its_entries_keeps_all_that_was_there_when_it_en
 def test_it_waits_for_no_run_that_holds_the_store(work, profile, run):
     folder, names = work
     with Store(folder / "store").exclusive():
-        code, _, err = run("gc", profile, "--run-dir", folder, "--keep", "1", "--yes")
+        code, _, err = run("runs", "gc", profile, "--run-dir", folder, "--keep", "1", "--yes")
     assert (code, "in use by another run" in err) == (1, True)
     assert set(names) <= set(entries_of(folder / "store"))
 
 
 def test_keeping_no_run_is_refused(work, profile, run):
-    code, _, err = run("gc", profile, "--run-dir", work[0], "--keep", "0", "--yes")
+    code, _, err = run("runs", "gc", profile, "--run-dir", work[0], "--keep", "0", "--yes")
     assert (code, "--keep 0" in err) == (2, True)

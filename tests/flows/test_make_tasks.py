@@ -1,4 +1,4 @@
-"""`tracewheel make-tasks`: tasks that nobody has tried go the road of logs, and stay without a score."""
+"""`tracewheel data make-tasks`: tasks that nobody has tried go the road of logs, and stay without a score."""
 
 import json
 import random
@@ -35,7 +35,7 @@ KIND = f"{__name__}:Desk"
 def make(tmp_path, capsys):
     def run(*arguments):
         out = tmp_path / "tasks.jsonl"
-        code = cli.main(["make-tasks", *arguments, "--out", str(out), "--json"])
+        code = cli.main(["data", "make-tasks", *arguments, "--out", str(out), "--json"])
         printed = capsys.readouterr()
         return code, out, json.loads(printed.out or "{}"), printed.err
 

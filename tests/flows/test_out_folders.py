@@ -13,42 +13,32 @@ from pathlib import Path
 import pandas
 import pytest
 
-from flows.cli import build_parser, main
-from flows.commands.outputs import FILE_OF, OUTPUTS, check_out, name_of
+from flows.cli import main
+from flows.commands.command import find_commands
 from tracewheel.core.errors import DataError
-from tracewheel.core.out_folder import visible_files
+from tracewheel.core.out_folder import Writes, visible_files
 from tracewheel.core.store import produce_whole
 
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}
 CURATION = ["train_tasks=8", "validation_tasks=4", "held_out_tasks=12", "harder_tasks=4"]
 
 
-def commands_with_out():
-    """The functions of all commands that have `--out`, from the parser itself."""
-
-    def parsers(parser):
-        yield parser
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for inner in action.choices.values():
-                    yield from parsers(inner)
-
-    return {
-        parser.get_default("command")
-        for parser in parsers(build_parser())
-        if any("--out" in action.option_strings for action in parser._actions)
-    }
+COMMANDS = {command.name: command for command in find_commands()}
+FOLDERS = [name for name, command in COMMANDS.items() if isinstance(command.writes, Writes)]
 
 
-def test_every_command_with_an_out_is_in_the_table():
-    assert commands_with_out() == OUTPUTS.keys() | FILE_OF.keys()
+def test_every_command_with_an_out_says_what_it_writes():
+    for command in COMMANDS.values():
+        parser = argparse.ArgumentParser()
+        command.options(parser)
+        assert any("--out" in action.option_strings for action in parser._actions) == (command.writes is not None), command.name
 
 
-def check(command, out):
-    check_out(argparse.Namespace(command=command, out=str(out)))
+def check(name, out):
+    COMMANDS[name].check_out(argparse.Namespace(out=str(out)))
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
+@pytest.mark.parametrize("command", FOLDERS)
 class TestFolderCheck:
     def test_missing_empty_or_with_hidden_files_is_free(self, command, tmp_path):
         check(command, tmp_path / "new" / "deep")
@@ -62,11 +52,11 @@ class TestFolderCheck:
     def test_what_someone_else_wrote_is_refused_and_named(self, command, tmp_path):
         (tmp_path / "photos" / "2024").mkdir(parents=True)
         (tmp_path / "photos" / "2024" / "cat.jpg").touch()
-        with pytest.raises(DataError, match=rf"--out .*photos: holds 2024/cat.jpg, which `tracewheel {name_of(command)}`"):
+        with pytest.raises(DataError, match=rf"--out .*photos: holds 2024/cat.jpg, which `tracewheel {command}`"):
             check(command, tmp_path / "photos")
 
     def test_an_own_file_among_the_outputs_is_refused(self, command, tmp_path):
-        for name in OUTPUTS[command].always:
+        for name in COMMANDS[command].writes.always:
             (tmp_path / name).touch()
         check(command, tmp_path)
         (tmp_path / "notes.md").touch()
@@ -74,10 +64,10 @@ class TestFolderCheck:
             check(command, tmp_path)
 
     def test_half_an_output_is_refused(self, command, tmp_path):
-        first, *others = OUTPUTS[command].always
+        first, *others = COMMANDS[command].writes.always
         (tmp_path / first).touch()
         if others:
-            with pytest.raises(DataError, match=f"no complete output of `tracewheel {name_of(command)}`"):
+            with pytest.raises(DataError, match=f"no complete output of `tracewheel {command}`"):
                 check(command, tmp_path)
 
     def test_a_file_and_a_folder_without_rights_are_refused(self, command, tmp_path):
@@ -105,27 +95,27 @@ def inputs(profile, tmp_path_factory):
     assert main([*arguments, "--out", str(folder / "curated")]) == 0
     return {
         "curated": folder / "curated",
-        "flows.commands.ingest:ingest": ["ingest", str(folder / "log.jsonl")],
+        "ingest": ["ingest", str(folder / "log.jsonl")],
         "a profile": ["ingest", str(profile)],
-        "flows.commands.single:curate": arguments,
-        "flows.commands.data:record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
-        "flows.commands.data:report": ["data", "report", str(folder / "curated")],
+        "curate": arguments,
+        "data record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
+        "data report": ["data", "report", str(folder / "curated")],
     }
 
 
 @pytest.mark.parametrize(
     "which",
     [
-        "flows.commands.ingest:ingest",
+        "ingest",
         "a profile",
-        "flows.commands.single:curate",
-        "flows.commands.data:record",
-        "flows.commands.data:report",
+        "curate",
+        "data record",
+        "data report",
     ],
 )
 def test_real_commands_into_every_kind_of_folder(which, inputs, tmp_path, capsys):
     """Into an empty folder with a hidden file, again, then with a foreign file in it, which stays as it is."""
-    writes = OUTPUTS["flows.commands.ingest:ingest" if which == "a profile" else which]
+    writes = COMMANDS["ingest" if which == "a profile" else which].writes
     out = tmp_path / "link"
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / ".gitkeep").write_text("mine")
@@ -156,16 +146,19 @@ def test_the_folder_that_one_starts_in(tmp_path, monkeypatch):
 
 def test_options_that_name_a_file_spare_folders_and_files_of_others(base, profile, tmp_path, capsys):
     (tmp_path / "notes.md").write_text("mine")
-    assert main(["check-template", base, "--show", str(tmp_path / "notes.md")]) == 2
+    assert main(["stage", "check-template", base, "--show", str(tmp_path / "notes.md")]) == 2
     assert "exists and is no page of check-template" in capsys.readouterr().err
     for _ in range(2):
-        assert main(["check-template", base, "--show", str(tmp_path / "page.md")]) == 0
-    for arguments in (["check-template", base, "--show"], ["curate", str(profile), "--traces", "x", "--out", "y", "--splits"]):
+        assert main(["stage", "check-template", base, "--show", str(tmp_path / "page.md")]) == 0
+    for arguments in (
+        ["stage", "check-template", base, "--show"],
+        ["curate", str(profile), "--traces", "x", "--out", "y", "--splits"],
+    ):
         assert main([*arguments, str(tmp_path)]) == 2
         assert "is a folder; give the name of a file" in capsys.readouterr().err
     for name, says in (("notes.md", "exists and is no page"), ("", "is a folder; give the name of the page")):
         with pytest.raises(DataError, match=says):
-            check("flows.commands.whole_runs:report", tmp_path / name)
+            check("runs report", tmp_path / name)
     assert (tmp_path / "notes.md").read_text() == "mine" and {path.name for path in tmp_path.iterdir()} == {
         "notes.md",
         "page.md",
@@ -214,7 +207,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
 
 
 def test_a_kill_in_the_middle_of_a_curation_leaves_the_earlier_output(inputs, tmp_path):
-    command = inputs["flows.commands.single:curate"]
+    command = inputs["curate"]
     out = shutil.copytree(inputs["curated"], tmp_path / "out")
     before = visible_files(out)
     process = subprocess.Popen(

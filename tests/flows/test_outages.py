@@ -97,12 +97,12 @@ def test_mlflow_killed_in_mid_run_costs_nothing_and_gets_everything_later(
     here = json.loads((record / "summary.json").read_text())
     assert here["model_version"] == "waiting" and here["mlflow_waiting"] > 0
     assert adapter_of(folder, record.name) == adapter_of(whole, summary["run_id"])
-    status = json.loads(command("status", profile, "--run-dir", folder, *tracking, "--json").stdout)
+    status = json.loads(command("runs", "status", profile, "--run-dir", folder, *tracking, "--json").stdout)
     assert status["waiting"] >= here["mlflow_waiting"]
-    refused = command("sync", profile, "--run-dir", folder, *tracking)
+    refused = command("runs", "sync", profile, "--run-dir", folder, *tracking)
     assert refused.returncode == 1 and "still wait for MLflow" in refused.stderr
     mlflow_server.start()
-    done = command("sync", profile, "--run-dir", folder, *tracking, "--json")
+    done = command("runs", "sync", profile, "--run-dir", folder, *tracking, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["waiting"] == 0
     here = json.loads((record / "summary.json").read_text())

@@ -98,7 +98,7 @@ WITHOUT_BASELINE = ("advantages/group.py", "statistics.rewards - statistics.mean
 def test_a_short_run_is_equal_bit_by_bit(checkout, first):
     _, command = checkout
     folder, run_id = first
-    done = command("reproduce", run_id, "--run-dir", folder, "--json")
+    done = command("runs", "reproduce", run_id, "--run-dir", folder, "--json")
     assert done.returncode == DONE, done.stderr
     found = json.loads(done.stdout)
     assert found["verdict"] == "equal"
@@ -117,7 +117,7 @@ def test_a_run_from_a_champion_is_equal_bit_by_bit(checkout, first, profile):
     assert done.returncode in (DONE, REFUSED), done.stderr
     run_id = json.loads(done.stdout)["run_id"]
     assert read_json(folder / run_id / "start.json")["champion"]
-    again = command("reproduce", folder / run_id, "--json")
+    again = command("runs", "reproduce", folder / run_id, "--json")
     assert again.returncode == DONE, again.stderr
     assert "champion" in {stage["stage"] for stage in json.loads(again.stdout)["stages"]}
 
@@ -133,7 +133,7 @@ def test_a_run_with_dpo_is_equal_bit_by_bit(checkout, profile, tmp_path):
     (tmp_path / "dpo.yaml").write_text(yaml.safe_dump(values))
     done = command("retrain", tmp_path / "dpo.yaml", *SHORT, "--run-dir", tmp_path / "runs", "--json")
     assert done.returncode in (DONE, REFUSED), done.stderr
-    again = command("reproduce", tmp_path / "runs", "--json")
+    again = command("runs", "reproduce", tmp_path / "runs", "--json")
     assert again.returncode == DONE, again.stderr
 
 
@@ -143,10 +143,19 @@ def test_changed_code_parts_at_its_stage_and_is_named(checkout, first, tmp_path)
     folder, run_id = first
     with changed(clone, *FASTER):
         wrong = command(
-            "reproduce", folder / run_id, "--code", "here", "--stages", "warm_start", "--folder", tmp_path / "out", "--json"
+            "runs",
+            "reproduce",
+            folder / run_id,
+            "--code",
+            "here",
+            "--stages",
+            "warm_start",
+            "--folder",
+            tmp_path / "out",
+            "--json",
         )
         assert wrong.returncode == PARTED, wrong.stderr
-        right = command("reproduce", folder / run_id, "--stages", "warm_start", "--json")
+        right = command("runs", "reproduce", folder / run_id, "--stages", "warm_start", "--json")
         assert right.returncode == DONE, right.stderr
     found = json.loads(wrong.stdout)
     states = {stage["stage"]: stage["state"] for stage in found["stages"]}
@@ -162,8 +171,8 @@ def test_a_committed_change_of_the_advantages_parts_at_the_first_update(checkout
     clone, command = checkout
     folder, run_id = first
     with changed(clone, *WITHOUT_BASELINE, commit=True):
-        parted = command("reproduce", folder / run_id, "--code", "here", "--folder", tmp_path / "out", "--json")
-        recorded = command("reproduce", folder / run_id, "--stages", "update", "--json")
+        parted = command("runs", "reproduce", folder / run_id, "--code", "here", "--folder", tmp_path / "out", "--json")
+        recorded = command("runs", "reproduce", folder / run_id, "--stages", "update", "--json")
     assert parted.returncode == PARTED, parted.stderr
     found = json.loads(parted.stdout)
     labels = [stage["label"] for stage in found["stages"]]
@@ -186,9 +195,9 @@ def test_a_run_of_changed_files_is_made_again_from_another_clone(checkout, profi
     assert done.returncode in (DONE, REFUSED), done.stderr
     run = tmp_path / "runs" / json.loads(done.stdout)["run_id"]
     assert "5 * step" in (run / read_json(run / "lineage.json")["git"]["diff"]["file"]).read_text()
-    lost = command("reproduce", run, code=ROOT)
+    lost = command("runs", "reproduce", run, code=ROOT)
     assert lost.returncode == BAD_INPUT and "--repository DIR" in lost.stderr
-    again = command("reproduce", run, "--repository", clone, "--stages", "update", "--json", code=ROOT)
+    again = command("runs", "reproduce", run, "--repository", clone, "--stages", "update", "--json", code=ROOT)
     assert again.returncode == DONE, again.stderr
     stages = {stage["stage"] for stage in json.loads(again.stdout)["stages"]}
     assert {"warm_start", "rollout", "update"} <= stages
@@ -202,7 +211,7 @@ def test_a_commit_that_is_lost_is_refused(checkout, first):
     lineage = read_json(record / "lineage.json")
     (record / "lineage.json").write_text(json.dumps({**lineage, "git": {**lineage["git"], "commit": "0" * 40}}))
     try:
-        lost = command("reproduce", record)
+        lost = command("runs", "reproduce", record)
     finally:
         (record / "lineage.json").write_text(json.dumps(lineage, indent=2) + "\n")
     assert lost.returncode == BAD_INPUT

@@ -39,7 +39,18 @@ def test_generated_tasks_survive_the_road(tmp_path, kind, args):
 
 def check_generated(tmp_path, kind, args):
     spec, log = give(kind_text(kind, args)), tmp_path / "tasks.jsonl"
-    words = ["make-tasks", kind, *(["--args", json.dumps(args)] if args else []), "--n", "24", "--seed", "7", "--out", str(log)]
+    words = [
+        "data",
+        "make-tasks",
+        kind,
+        *(["--args", json.dumps(args)] if args else []),
+        "--n",
+        "24",
+        "--seed",
+        "7",
+        "--out",
+        str(log),
+    ]
     assert cli.main([*words, "--json"]) == cli.DONE
     try:
         with open_environment(spec) as environment:
@@ -57,7 +68,16 @@ def check_read(tmp_path, kind, args, source, families):
         source, lines = tmp_path / "lines.jsonl", source
         source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     log = tmp_path / "tasks.jsonl"
-    words = ["make-tasks", kind, *(["--args", json.dumps(args)] if args else []), "--from", str(source), "--out", str(log)]
+    words = [
+        "data",
+        "make-tasks",
+        kind,
+        *(["--args", json.dumps(args)] if args else []),
+        "--from",
+        str(source),
+        "--out",
+        str(log),
+    ]
     assert cli.main([*words, "--json"]) == cli.DONE
     spec = give(kind_text(kind, args))
     made = make_environment(spec).tasks_from(source)
@@ -72,7 +92,7 @@ def check_read(tmp_path, kind, args, source, families):
 
 def test_family_and_tier_come_as_far_as_the_curated_tasks(tmp_path):
     log, ingested, curated = tmp_path / "tasks.jsonl", tmp_path / "ingested", tmp_path / "curated"
-    assert cli.main(["make-tasks", "workspace", "--n", "60", "--out", str(log), "--json"]) == cli.DONE
+    assert cli.main(["data", "make-tasks", "workspace", "--n", "60", "--out", str(log), "--json"]) == cli.DONE
     assert cli.main(["ingest", str(log), "--out", str(ingested), "--json"]) == cli.DONE
     settings = [
         "environment.kind=workspace", "curation.min_attempts=0", "curation.train_tasks=24", "curation.validation_tasks=12",
@@ -104,5 +124,5 @@ class Forgetful(OrderDeskEnvironment):
 
 def test_an_environment_that_loses_the_tier_is_told(tmp_path, capsys):
     out = tmp_path / "tasks.jsonl"
-    assert cli.main(["make-tasks", f"{__name__}:Forgetful", "--n", "4", "--out", str(out)]) == cli.BAD_INPUT
+    assert cli.main(["data", "make-tasks", f"{__name__}:Forgetful", "--n", "4", "--out", str(out)]) == cli.BAD_INPUT
     assert "with the tier 9 instead of 2" in capsys.readouterr().err and not out.exists()

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from flows.deploy.turns import champion_key, in_turn
+from flows.setup import resolve_config
 from tracewheel.config import load_config
 
 
@@ -23,7 +24,8 @@ def profiles(profile, tmp_path):
 
 
 def turn(profile, tmp_path, *, scheduled=True, wait=0):
-    return in_turn(profile, [f"schedule.wait_seconds={wait}"], str(tmp_path / "runs"), scheduled=scheduled)
+    config = resolve_config(profile, [f"schedule.wait_seconds={wait}"], str(tmp_path / "runs"))
+    return in_turn(config, scheduled=scheduled)
 
 
 def test_a_run_of_another_profile_on_the_same_champion_is_skipped_with_its_reason(profiles, tmp_path):

@@ -161,7 +161,7 @@ def test_after_a_resume_earlier_iterations_are_examined_too(tmp_path):
 def test_changed_limits_examine_the_run_again(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1, cut=True)
-    lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "truncation": {"warn": 1, "severe": 1}}})
+    lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "limits": {"truncation": [1, 1]}}})
     assert [item.severity for item in Loop(tmp_path, lenient).go(1, cut=True) if item.check == "truncation"] == ["healthy"]
 
 

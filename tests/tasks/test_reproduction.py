@@ -7,13 +7,13 @@ from typing import get_args
 import pytest
 import yaml
 
-from flows.commands.reproduce import STAGES
+from flows.commands.runs.reproduce import STAGES
 from tasks.afterwards import reproduction
 from tasks.afterwards.checkout import Code
 from tasks.afterwards.reproduction import make_again, prepare
 from tasks.engine.stage_code import TASKS
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.comparison.tolerances import TOLERANCES
+from tracewheel.comparison.stages import TOLERANCES
 from tracewheel.config.profile import StageName
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json

@@ -1,15 +1,18 @@
-"""README, AGENTS.md and the pages of docs/ name what exists: paths, commands, exit codes."""
+"""README, AGENTS.md and the pages of docs/ and of the wheels name what exists: paths, commands, exit codes."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from flows import cli
+from flows.commands.command import own_commands
+from flows.commands.moved import WHEELS
+from flows.reference import reference
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
+OWN = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md"]
+PAGES = [*OWN, *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))]
+PATH = re.compile(r"(?<![\w./-])(?:tracewheel|tasks|flows|plugins|tests|benchmarks|configs|docs)/[\w./-]*[\w/]")
 FILE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(r"(?<![\w/.])tracewheel(?:\.\w+){2,}")
 
@@ -22,7 +25,7 @@ def test_named_paths_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page):
-    folders = ("tracewheel", "tasks", "flows", "benchmarks", "tests", "data")
+    folders = ("tracewheel", "tasks", "flows", "plugins", "benchmarks", "tests", "data")
     names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
     assert set(FILE.findall(page.read_text())) <= names
 
@@ -50,17 +53,17 @@ def test_links_lead_to_files(page):
     assert missing == []
 
 
-def test_the_readme_lists_every_command():
-    commands = re.findall(r"^    (\w[\w-]*)", cli.build_parser().format_help(), re.MULTILINE)
-    section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
-    assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == commands
+def test_the_reference_page_is_made_from_the_code():
+    assert (ROOT / "docs/reference.md").read_text() == reference(), "mend: python -m flows.reference > docs/reference.md"
 
 
-def test_the_readme_lists_every_exit_code():
-    section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
-    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
-    ends = (cli.DONE, cli.FAILED, cli.BAD_INPUT, cli.REFUSED, cli.UNHEALTHY, cli.WITHIN, cli.PARTED)
-    assert codes == [*ends, cli.INTERRUPTED, cli.TERMINATED]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_commands_exist(page):
+    """In code blocks and code, `tracewheel WORD` begins a command; those of wheels may not be installed."""
+    names = {command.name for command in own_commands()} | WHEELS.keys()
+    groups = {name.split()[0] for name in names if " " in name}
+    for first, second in re.findall(r"(?:^|`|/)tracewheel ([a-z][\w-]+)(?: ([a-z][\w-]*))?", page.read_text(), re.MULTILINE):
+        assert (f"{first} {second}" if first in groups and second else first) in names | groups
 
 
 def test_the_readmes_python_runs():

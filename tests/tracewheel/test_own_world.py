@@ -1,4 +1,4 @@
-"""The page about a world of one's own: its code runs, its log line becomes a verified task, its profile is valid."""
+"""The page about your environment, its library desk: its code runs, its log line becomes a verified task, its profile is valid."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def blocks():
     """The page's first block of each language."""
-    found = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "own_world.md").read_text(), re.DOTALL)
+    found = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "your-environment.md").read_text(), re.DOTALL)
     return dict(reversed(found))
 
 

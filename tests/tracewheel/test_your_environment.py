@@ -1,4 +1,4 @@
-"""The page about a team's own tools: its snippets are the example's, its profile and its names hold."""
+"""The page about your environment, its marketing team: its snippets are the example's, its profile and its names hold."""
 
 import re
 from pathlib import Path
@@ -10,13 +10,14 @@ from tracewheel.config import RetrainConfig
 from tracewheel.environments import make_environment
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "your-environment.md").read_text()
+_, _, PAGE = (ROOT / "docs" / "your-environment.md").read_text().partition("## A verifier that an audit may attack")
+PAGE, _, _ = PAGE.partition("\n## ")
 EXAMPLE = (ROOT / "examples" / "marketing_environment.py").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)\n```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_snippets():
-    assert len(SNIPPETS) == 8
+    assert len(SNIPPETS) == 4
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))

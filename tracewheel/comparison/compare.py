@@ -10,8 +10,7 @@ from tracewheel.comparison.datasets import compare_data
 from tracewheel.comparison.differences import setting_differences
 from tracewheel.comparison.excerpts import Episodes, excerpt
 from tracewheel.comparison.finished_run import RL, FinishedRun, StoredEntry
-from tracewheel.comparison.paired import paired_differences
-from tracewheel.comparison.soundness import soundness
+from tracewheel.comparison.paired import paired_differences, soundness
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.run_state import describe

@@ -17,7 +17,7 @@ def title_of(found: Found) -> str:
 
 
 def sections_of(found: Found) -> list[Section]:
-    """What `tracewheel reproduce` found, in sections."""
+    """What `tracewheel runs reproduce` found, in sections."""
     rows = [
         [
             item["label"],

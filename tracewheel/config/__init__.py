@@ -15,19 +15,16 @@ from tracewheel.config.advantages import (
     SuccessAdvantageConfig,
     TeacherAdvantageConfig,
 )
-from tracewheel.config.audit import AuditConfig
+from tracewheel.config.checks import AuditConfig, CheckName, DoctorConfig, GuardConfig, Limits
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
-    DifficultyConfig,
     DuplicatesConfig,
     RedactionConfig,
 )
-from tracewheel.config.doctor import Ceiling, CheckName, DoctorConfig, Floor
 from tracewheel.config.endpoint import EndpointConfig, PricesConfig
 from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
-from tracewheel.config.guard import GuardConfig
 from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
@@ -107,7 +104,6 @@ __all__ = [
     "BaselineSections",
     "BatchAdvantageConfig",
     "BufferConfig",
-    "Ceiling",
     "ChampionSections",
     "CheckName",
     "CispoConfig",
@@ -121,7 +117,6 @@ __all__ = [
     "CurationConfig",
     "DecontaminationConfig",
     "DeepSpeedConfig",
-    "DifficultyConfig",
     "DoctorConfig",
     "DoctorSections",
     "DomainAdvantageConfig",
@@ -135,7 +130,6 @@ __all__ = [
     "EvaluateSections",
     "EvaluationConfig",
     "ExplorationConfig",
-    "Floor",
     "GaeAdvantageConfig",
     "GateConfig",
     "GateSections",
@@ -150,6 +144,7 @@ __all__ = [
     "LearnerConfig",
     "LeaveOneOutAdvantageConfig",
     "LikelihoodConfig",
+    "Limits",
     "LocalWorkersConfig",
     "LoraConfig",
     "MismatchConfig",

@@ -41,9 +41,9 @@ class RedactionConfig(Strict):
     are detected in the formats of `phone_regions`.
 
     A value has one pseudonym within a trace. `scope: dataset` gives it the same pseudonym in all traces, which helps
-    recorded environments. This needs a secret key in the environment variable `key_variable`, which stops others from
-    finding the value behind a pseudonym by trial. Users and sessions have the same pseudonym in all traces in any case,
-    because splits keep them together; without the key, anyone who guesses an address can check the guess.
+    recorded environments. This needs a secret key in the environment variable `TRACEWHEEL_REDACTION_KEY`, which stops
+    others from finding the value behind a pseudonym by trial. Users and sessions have the same pseudonym in all traces in
+    any case, because splits keep them together; without the key, anyone who guesses an address can check the guess.
     """
 
     enabled: bool = True
@@ -53,7 +53,6 @@ class RedactionConfig(Strict):
     patterns: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
     phone_regions: tuple[Annotated[str, Field(pattern=r"^[A-Z]{2}$")], ...] = ("US", "GB", "DE", "FR")
     scope: Literal["trace", "dataset"] = "trace"
-    key_variable: str = "TRACEWHEEL_REDACTION_KEY"
 
     @field_validator("allow_patterns")
     @classmethod
@@ -78,9 +77,8 @@ class DuplicatesConfig(Strict):
     """When two traces count as duplicates.
 
     `similar` is the minimum Jaccard similarity of the words of two tasks and their calls, with numbers masked, which finds
-    renumbered copies. `same_content` is the minimum similarity of their content (names, numbers, paths, arguments; other
-    words count less), which finds paraphrases. Both are estimated with `permutations` hash functions on the first
-    `longest` characters of a trace.
+    renumbered copies. Paraphrases are found by their content: names, numbers, paths and arguments count more than other
+    words there.
 
     `near` selects the traces that are compared this way: `all`, or `unkeyed`, those without a logged goal. Where the
     environment logs goals that differ, similar words do not make two tasks the same. `link` lists the kinds of duplicates
@@ -88,9 +86,6 @@ class DuplicatesConfig(Strict):
     """
 
     similar: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
-    same_content: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
-    permutations: Annotated[int, Field(ge=16, le=512, multiple_of=8)] = 128
-    longest: Count = 8_000
     near: Literal["unkeyed", "all"] = "unkeyed"
     link: tuple[DuplicateKind, ...] = ("exact", "semantic", "renumbered", "near")
 
@@ -110,35 +105,17 @@ class DecontaminationConfig(Strict):
     common: Count = 10
 
 
-class DifficultyConfig(Strict):
-    """Difficulty of a task, from its pass rate.
-
-    The pass rate is the mean of a Beta posterior, which keeps a share `decay` of the evidence of earlier runs. `tiers` are
-    the falling pass rates that separate tiers: tasks above the first are tier 1. Tiers set by the environment are kept.
-    """
-
-    decay: Share = 0.5
-    tiers: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.8, 0.6, 0.4, 0.2)
-
-    @model_validator(mode="after")
-    def _in_order(self) -> DifficultyConfig:
-        if list(self.tiers) != sorted(set(self.tiers), reverse=True):
-            raise ValueError("curation.difficulty.tiers must fall: each pass rate is lower than the one before")
-        return self
-
-
 class SetsConfig(Strict):
     """What the sets contain that curation writes for the training stages.
 
     `sources` lists the accepted sources of a demonstration's outcome. Only `verified` is proof; logs without a simulator
     have no better source than `logged`. A preference pair is two episodes of one task whose outcomes differ by at least
-    `margin`, with at most `pairs_per_task` pairs a task. `shared` is what the two must have in common before they diverge:
+    `margin`. `shared` is what the two must have in common before they diverge:
     all `messages`, or only the `calls` with their replies. `auto` is `messages`, and `calls` where those of two
     conversations with a user differ first in what the user says.
     """
 
     sources: Annotated[tuple[Literal["verified", "logged", "judged"], ...], Field(min_length=1)] = ("verified",)
-    pairs_per_task: Count = 8
     margin: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     shared: Literal["auto", "messages", "calls"] = "auto"
 
@@ -214,7 +191,6 @@ class CurationConfig(Strict):
     allow_drift: bool = False
     duplicates: DuplicatesConfig = DuplicatesConfig()
     decontamination: DecontaminationConfig = DecontaminationConfig()
-    difficulty: DifficultyConfig = DifficultyConfig()
     sets: SetsConfig = SetsConfig()
 
     @property

@@ -13,7 +13,6 @@ HOW_ASKED = {
     "concurrency",
     "timeout",
     "retries",
-    "longest_wait",
     "api_key_variable",
     "requests_per_minute",
     "tokens_per_minute",
@@ -40,9 +39,9 @@ class EndpointConfig(Strict):
 
     `/chat/completions` is appended to `endpoint`. The key is read from the environment variable `api_key_variable`; if
     that is unset, no key is sent. `concurrency` episodes are played at once. A request without an answer after `timeout`
-    seconds, or with a retryable error, is repeated up to `retries` times, after the wait that the endpoint asks for. A wait
-    of more than `longest_wait` seconds is an error. At most `requests_per_minute` requests and `tokens_per_minute` tokens
-    are sent in any minute. `prices` give replies a cost; a command stops before the cost exceeds `budget`.
+    seconds, or with a retryable error, is repeated up to `retries` times, after the wait that the endpoint asks for. A
+    wait of more than 300 seconds is an error. At most `requests_per_minute` requests and `tokens_per_minute` tokens are
+    sent in any minute. `prices` give replies a cost; a command stops before the cost exceeds `budget`.
 
     `token_ids` asks the endpoint for token ids and log-probabilities, which vLLM's server returns. They are taken before
     the temperature is applied, unless `processed_logprobs` is set (vLLM's `--logprobs-mode processed_logprobs`). `extra`
@@ -57,7 +56,6 @@ class EndpointConfig(Strict):
     concurrency: Count = 8
     timeout: Positive = 60.0
     retries: Annotated[int, Field(ge=0)] = 4
-    longest_wait: Positive = 300.0
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
     prices: PricesConfig | None = None

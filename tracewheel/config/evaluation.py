@@ -36,10 +36,10 @@ class GateConfig(Strict):
     the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
     between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
     allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. A run whose programs were
-    trained on less faithfully than `min_fidelity` is refused (docs/gateway.md).
+    trained on with a fidelity below 0.99 is refused (docs/gateway.md).
     `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
     graders finds. A gain that false accepts alone could explain is then refused (docs/audit.md).
-    With `approval: required` a run that the gate would promote is registered and waits for a person (`tracewheel approve`).
+    With `approval: required` a run that the gate would promote is registered and waits (`tracewheel champion approve`).
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
@@ -47,7 +47,6 @@ class GateConfig(Strict):
     greedy_weight: Share = 0.5
     family_margin: Share = 0.1
     min_pairs: Count = 20
-    min_fidelity: Share = 0.99
     false_accepts: Share | Literal["audit"] | None = None
     approval: Literal["none", "required"] = "none"
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tracewheel.config.checks import LIMITS
+
 FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
 
 _OF_THE_FIRST: dict[str, str] = {
     "": "name seed threads work_dir",
     "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
-    "doctor": (
-        "entropy.severe entropy.warn fall.severe fall.warn flawed_success.severe flawed_success.warn "
-        "invented_tools.severe invented_tools.warn kl.severe kl.warn length.severe length.warn mastery "
-        "pass_at_k.severe pass_at_k.warn repeated_phrases repetition.severe repetition.warn sampler_mismatch.severe "
-        "sampler_mismatch.warn solved stop_on truncation.severe truncation.warn window zero_variance.severe "
-        "zero_variance.warn"
-    ),
+    "doctor": "stop_on window",
     "environment": "kind",
     "evaluation": "bootstrap pass_at samples temperature top_p",
     "gate": "confidence family_margin min_pairs",
@@ -27,14 +23,13 @@ _OF_THE_FIRST: dict[str, str] = {
         "advantage.critic.rank advantage.critic.warmup_iterations advantage.gamma advantage.granularity "
         "advantage.kind advantage.lam advantage.rho_max advantage.scale advantage.threshold advantage.turn_gamma "
         "advantage.turn_lam advantage.vtrace advantage.whiten aggregation backend.kind backend.offload "
-        "backend.overlap_comm backend.processes backend.stage backend.timeout_minutes beta buffer.capacity "
-        "buffer.half_life buffer.kind buffer.rows constant_length credit.discount credit.kind entropy.bonus "
-        "entropy.floor epochs gradient_checkpointing kind kl.corrected kl.direction kl.estimator kl.horizon "
-        "kl.late_direction kl.late_from kl.place kl.target kl.weight layout learning_rate loss margin max_grad_norm "
+        "backend.overlap_comm backend.processes backend.stage beta buffer.kind buffer.rows constant_length "
+        "credit.discount credit.kind entropy.bonus entropy.floor epochs gradient_checkpointing kind kl.corrected "
+        "kl.direction kl.estimator kl.place kl.target kl.weight layout learning_rate loss max_grad_norm "
         "micro_batch_tokens minibatches off_policy.cap off_policy.correction off_policy.level "
         "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows replay_weight "
         "reward_normalisation schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
-        "surrogate.temperature_negative surrogate.temperature_positive weights zero_variance.kind zero_variance.limit "
+        "surrogate.temperature_negative surrogate.temperature_positive weights zero_variance.kind "
         "zero_variance.max_rounds zero_variance.min_groups"
     ),
     "policy": "base device dtype tool_format",
@@ -46,14 +41,13 @@ _OF_THE_FIRST: dict[str, str] = {
         "malformed_penalty objectives.budget objectives.kind objectives.measure objectives.name "
         "objectives.only_success objectives.part objectives.weight turn_rewards verifiers.kind verifiers.weight"
     ),
-    "sampler": "decay floor kind retain target variants.after variants.at_most variants.limit variants.per_task",
+    "sampler": "floor kind target variants.after variants.at_most variants.limit variants.per_task",
     "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
     "tracking": "experiment model_name traces_per_evaluation uri",
-    "training": ("episodes iterations tasks_per_iteration validate_every"),
+    "training": "episodes iterations tasks_per_iteration validate_every",
     "warm_start": (
-        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha "
-        "lora.rank lora.targets replay.path replay.share "
-        "warmup_steps weights"
+        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha lora.rank "
+        "lora.targets replay.path replay.share warmup_steps weights"
     ),
 }
 OF_THE_FIRST_VERSION = frozenset(
@@ -72,6 +66,27 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
+    **_constants("audit", changes=4, seed=0, max_false_accept=0.01, max_false_reject=0.01, max_flips=0.1, confidence=0.95),
+    **_constants("audit", examples=3),
+    **_constants("doctor", repeated_phrases=0.5, solved=0.9, mastery=0.85),
+    **{f"doctor.{name}": f"write doctor.limits: {{{name}: [warning, severe]}}" for name in LIMITS},
+    **_constants("sampler", decay=0.5, retain=0.5),
+    "curation.difficulty": "tiers part at pass rates of 0.8, 0.6, 0.4 and 0.2; delete the section",
+    **_constants("curation.duplicates", same_content=0.6, permutations=128, longest=8000),
+    **_constants("curation.sets", pairs_per_task=8),
+    **_constants("ingest.redaction", key_variable="TRACEWHEEL_REDACTION_KEY"),
+    **_constants("learner.kl", late_from=0.8, horizon=10),
+    "learner.kl.late_direction": "the direction is one for a whole run (learner.kl.direction); delete the line",
+    **_constants("learner.buffer", capacity=1024, half_life=2.0),
+    **_constants("learner.zero_variance", limit=0.5),
+    **_constants("learner.mismatch", another_model=1.0),
+    **_constants("learner", margin=0.5),
+    **_constants("learner.backend", timeout_minutes=30),
+    **_constants("warm_start.backend", timeout_minutes=30),
+    **_constants("teacher", longest_wait=300),
+    **_constants("baseline", longest_wait=300),
+    "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",
+    **_constants("gate", min_fidelity=0.99),
     "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
     "training.specialists": (
         "train each adapter in a run of its own, on logs of its families, and merge them: `tracewheel merge` of the wheel "

@@ -81,9 +81,8 @@ class KlConfig(Strict):
     `place`: added to the loss, or subtracted from rewards. `credit`, for rewards: every token pays for the divergence of the
     whole trajectory, or for that from it on (`to_go`; Hu 2025, with advantage `batch`). A critic's token rewards are to go
     anyway. `direction`: `reverse` is KL(policy || reference),
-    `forward` KL(reference || policy); `late_direction` replaces it after a share `late_from` of the iterations. With a
-    `target` the weight is adapted to hold the divergence at that value (Ziegler et al. 2019); a larger `horizon` adapts it
-    more slowly. `corrected` weights each token's term by its ratio to the behaviour policy.
+    `forward` KL(reference || policy). With a `target` the weight is adapted to hold the divergence at that value (Ziegler et
+    al. 2019). `corrected` weights each token's term by its ratio to the behaviour policy.
     """
 
     estimator: Literal["k1", "k2", "k3"] = "k3"
@@ -91,10 +90,7 @@ class KlConfig(Strict):
     place: Literal["loss", "reward"] = "loss"
     credit: Literal["trajectory", "to_go"] = "trajectory"
     direction: Literal["reverse", "forward"] = "reverse"
-    late_direction: Literal["reverse", "forward"] | None = None
-    late_from: Share = 0.8
     target: Positive | None = None
-    horizon: Count = 10
     corrected: bool = True
 
 
@@ -117,13 +113,12 @@ class PositiveExamplesConfig(Strict):
 class ZeroVarianceConfig(Strict):
     """What to do with groups whose rewards are all equal.
 
-    `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus `limit`. `dynamic` drops them
+    `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus 0.5. `dynamic` drops them
     and rolls out more tasks until `min_groups` groups carry a signal, at most `max_rounds` times (DAPO). `keep` gives
     them advantage 0, which leaves only the KL term.
     """
 
     kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
-    limit: Positive = 0.5
     min_groups: Count = 16
     max_rounds: Count = 3
 
@@ -154,13 +149,11 @@ class OffPolicyConfig(Strict):
 class BufferConfig(Strict):
     """A buffer of earlier trajectories for updates: the newest (`fifo`), or by reward and age (`priority`).
 
-    Each update gets `rows` of the last `capacity` trajectories; `half_life` is in policy versions.
+    Each update gets `rows` of the last 1,024 trajectories.
     """
 
     kind: Literal["none", "fifo", "priority"] = "none"
-    capacity: Count = 1024
     rows: Count = 64
-    half_life: Positive = 2.0
 
 
 class UpdateConfig(PassesConfig):
@@ -196,7 +189,7 @@ class UpdateConfig(PassesConfig):
         """
         if self.learning_rate == "auto":
             raise ConfigError(
-                "learner.learning_rate: auto is found by the trials of `tracewheel retrain` and `tracewheel improve`; "
+                "learner.learning_rate: auto is found by the trials of `tracewheel retrain` and `tracewheel stage improve`; "
                 "a single update needs a number"
             )
         return self.learning_rate
@@ -295,7 +288,7 @@ class PolicyGradientConfig(UpdateConfig):
 class DpoConfig(UpdateConfig):
     """Direct preference optimisation (Rafailov et al. 2023), through TRL, on pairs of samples of one task.
 
-    `margin` is the minimum difference of the rewards of a pair. `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for
+    `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for
     full training.
     """
 
@@ -305,7 +298,6 @@ class DpoConfig(UpdateConfig):
     beta: Positive = 0.1
     loss: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
     pairs_per_group: Count = 4
-    margin: Positive = 0.5
 
     @model_validator(mode="after")
     def _check_choices(self) -> DpoConfig:

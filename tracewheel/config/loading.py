@@ -24,6 +24,17 @@ from tracewheel.core.run_record import CONFIG_FILE
 T = TypeVar("T", bound=Strict)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which each key is a text: YAML 1.1 would read `on:` as true. As values, `on` and `yes` are true."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        if isinstance(node, yaml.MappingNode):
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:bool":
+                    key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep=deep)
+
+
 def load_config(path: str | Path, overrides: list[str] | None = None) -> RetrainConfig:
     """Read a profile and apply `a.b=value` overrides (values are YAML). Without a `name` it has that of its file.
 
@@ -88,7 +99,7 @@ def _reader(name: str) -> dict[str, Any]:
 
 def _read_yaml(path: Path, what: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.load(path.read_text(), _Loader)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such config file") from error
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -160,6 +171,6 @@ def _apply(values: dict[str, Any], override: str) -> None:
         if not isinstance(node, dict):
             raise ConfigError(f"--set {override}: '{part}' holds a value, not keys")
     try:
-        node[last] = yaml.safe_load(text)
+        node[last] = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {override}: the value is not YAML: {error}") from error

@@ -16,11 +16,10 @@ class MismatchConfig(Strict):
     rounding; imitation and DPO weigh no token by a ratio, so there it warns. `stop` ends the run above `threshold`.
 
     Only tokens of the policy being updated are compared: earlier versions are expected to differ. `threshold` is the mean
-    absolute difference, in nats a token, that is warned about. Above `another_model` the sampler serves another model, and
+    absolute difference, in nats a token, that is warned about. Above 1 nat a token the sampler serves another model, and
     the run ends, whatever `action` says except `warn`. Both ends are decided by the mean without the largest 1% of the
     differences, so that no outlier ends a run. `correct` and `stop` cost one more forward pass over an update's tokens.
     """
 
     threshold: Positive = 0.02
-    another_model: Positive = 1.0
     action: Literal["auto", "warn", "correct", "stop"] = "auto"

@@ -32,7 +32,7 @@ class ScheduleConfig(Strict):
     runs end.
 
     After a scheduled run the store keeps what the last `keep_runs` complete runs need, the champion's, and what the next run
-    begins with; the rest is freed, as `tracewheel gc` does. 30 is a month of nights to look back on; null frees nothing.
+    begins with; the rest is freed, as `tracewheel runs gc` does. 30 is a month of nights to look back on; null frees nothing.
 
     A run that was killed or failed is resumed by the next tick; after `give_up_after` times in a row at one stage it is not,
     and each tick fails with that sentence until new traces make another run, or a person resumes it: a third time is no

@@ -20,12 +20,11 @@ class DeepSpeedConfig(Strict):
 
     Stage 2 shards gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the optimiser's state in
     main memory, or `all`: the weights too (stage 3). Unless torchrun has started the update, it starts `processes`
-    processes (default: one for each GPU). A process gives up after waiting `timeout_minutes` for the others.
+    processes (default: one for each GPU).
     """
 
     kind: Literal["deepspeed"] = "deepspeed"
     processes: Count | None = None
-    timeout_minutes: Positive = 30.0
     stage: Literal[2, 3] = 2
     offload: Literal["none", "optimizer", "all"] = "none"
     overlap_comm: bool = True

@@ -6,14 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from tracewheel.config.audit import AuditConfig
 from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
+from tracewheel.config.checks import AuditConfig, DoctorConfig, GuardConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.engines import TransformersEngineConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
-from tracewheel.config.guard import GuardConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.operations import ScheduleConfig, ScreeningConfig
@@ -198,7 +196,6 @@ StageName = Literal[
     "rate_trials",
     "update",
     "go_back",
-    "merge",
     "evaluate",
     "audit",
     "gate",

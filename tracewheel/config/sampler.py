@@ -27,17 +27,14 @@ class SamplerConfig(Strict):
     """Sampling of tasks by each task's Beta posterior of success.
 
     `difficulty` favours tasks solved less often than `target`; `learnability` weights by p(1-p); `uniform` ignores the
-    posterior; `self_evolving` weights as `difficulty` does and adds `variants` of tasks that keep failing. `decay` is the
-    share of the evidence kept from run to run; `retain` the share of a task's evidence kept when it is rolled out again,
-    because the policy has changed since. `floor` is the minimum weight of a task, as a share of the largest. `pooling` is the
-    number of attempts that the success of a task's family and tier counts for each of their tasks, 0 for none: with it a few
-    rollouts of a family say which of its untried tasks to prefer.
+    posterior; `self_evolving` weights as `difficulty` does and adds `variants` of tasks that keep failing. `floor` is the
+    minimum weight of a task, as a share of the largest. `pooling` is the number of attempts that the success of a task's
+    family and tier counts for each of their tasks, 0 for none: with it a few rollouts of a family say which of its
+    untried tasks to prefer.
     """
 
     kind: Literal["difficulty", "learnability", "uniform", "self_evolving"] = "difficulty"
     target: Share = 0.6
-    decay: Share = 0.5
-    retain: Share = 0.5
     floor: Share = 0.1
     pooling: Annotated[float, Field(ge=0.0)] = 0.0
     variants: VariantsConfig = VariantsConfig()

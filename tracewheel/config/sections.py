@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from tracewheel.config.audit import AuditConfig
 from tracewheel.config.base import Count, Strict
+from tracewheel.config.checks import AuditConfig, DoctorConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.doctor import DoctorConfig
 from tracewheel.config.endpoint import EndpointConfig
 from tracewheel.config.evaluation import EvaluationConfig, GateConfig
 from tracewheel.config.ingest import IngestConfig

@@ -12,10 +12,12 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tracewheel.config.base import Strict
 from tracewheel.config.history import FIRST_VERSION, OF_THE_FIRST_VERSION, THIS_VERSION
 from tracewheel.config.profile import RetrainConfig
 
 SECTION = re.compile(r"^Attributes:\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
+SENTENCE = re.compile(r"(?<=[.])\s+(?=[A-Z`])|\n\n|\n(?=- )")
 ENTRY = re.compile(r"^    (\w+): ")
 
 
@@ -74,8 +76,23 @@ def _of(model: type[BaseModel], prefix: str, kinds: tuple[str, ...]) -> Iterator
         yield Setting(path, _type(field), _default(field), says.get(name, ""), since, (owner.__name__, name), kinds)
 
 
-def meanings(model: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each name under `Attributes:`."""
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each field.
+
+    That is its entry under `Attributes:`, else the sentences that name it, else the class's first sentence.
+    """
+    classes = [base for base in model.__mro__ if base.__doc__ and issubclass(base, Strict) and base is not Strict]
+    told: dict[str, str] = {}
+    for base in reversed(classes):
+        text = SECTION.sub("", inspect.cleandoc(base.__doc__ or ""))
+        sentences = [" ".join(one.lstrip("- ").split()) for one in SENTENCE.split(text) if one.strip()]
+        for name in inspect.get_annotations(base):
+            told[name] = " ".join([one for one in sentences if f"`{name}`" in one or f"`{name}:" in one] or sentences[:1])
+    return told | _attributes(model)
+
+
+def _attributes(model: type) -> dict[str, str]:
+    """The entries under `Attributes:` of the docstrings of a class and its bases."""
     says: dict[str, list[str]] = {}
     for base in reversed(model.__mro__):
         name = ""

@@ -12,6 +12,22 @@ class TracewheelError(Exception):
     """Base of all errors that Tracewheel raises on purpose."""
 
 
+class Answer(TracewheelError):
+    """A command's answer that is no success: a sentence, and what the command shows all the same.
+
+    `result` is what it shows, None where only the sentence is said; `by` is who says it.
+    """
+
+    by = ""
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message, result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class InputError(TracewheelError):
     """Something the user gave is unusable: a config, a path, a trace file, an adapter."""
 
@@ -20,30 +36,16 @@ class ConfigError(InputError):
     """A configuration file or an override does not parse or is inconsistent."""
 
 
-class UntrainableBase(ConfigError):
-    """A base's chat template or tokenizer cannot be trained turn by turn; the message says what to use instead.
-
-    `shown` is what a command prints of the check, None where only the refusal is said.
-    """
-
-    def __init__(self, message: str, shown: Any = None) -> None:
-        super().__init__(message)
-        self.shown = shown
+class UntrainableBase(Answer, ConfigError):
+    """A base's chat template or tokenizer cannot be trained turn by turn; the message says what to use instead."""
 
 
 class DataError(InputError):
     """A data file is missing or does not match its schema."""
 
 
-class DoubtfulData(DataError):
-    """The logs were read or replayed, and too little of them holds to go on with. What was written stays.
-
-    `result` is what the command shows of it, None where only the sentence is said.
-    """
-
-    def __init__(self, message: str, result: Any = None) -> None:
-        super().__init__(message)
-        self.result = result
+class DoubtfulData(Answer, DataError):
+    """The logs were read or replayed, and too little of them holds to go on with. What was written stays."""
 
 
 class SecretError(DataError):
@@ -81,31 +83,27 @@ class TimeLimitError(InfrastructureError):
     """A time limit of the profile was reached. Trying again would take as long."""
 
 
-class GateRefused(TracewheelError):
+class GateRefused(Answer):
     """The gate did not promote the challenger."""
 
-
-class UnhealthyRun(TracewheelError):
-    """The doctor found something severe. Holds a sentence and the findings as JSON types."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    by = "gate refused"
 
 
-class WeakGrader(TracewheelError):
-    """The audit found a verifier that is wrong too often. Holds a sentence and what the command shows."""
+class UnhealthyRun(Answer):
+    """The doctor found something severe."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    by = "doctor"
 
 
-class NotReproduced(TracewheelError):
-    """A run that was made again is not the same bit by bit.
+class WeakGrader(Answer):
+    """The audit found a verifier that is wrong too often."""
 
-    `result` is what the command shows of it, `within` whether all stages are within their tolerances.
-    """
+    by = "audit"
+
+
+class NotReproduced(Answer):
+    """A run that was made again is not the same bit by bit; `within` says whether all stages are within their tolerances."""
 
     def __init__(self, message: str, result: Any, *, within: bool) -> None:
-        super().__init__(message)
-        self.result = result
+        super().__init__(message, result)
         self.within = within

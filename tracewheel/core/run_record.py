@@ -4,20 +4,22 @@
 `environment.txt` (the installed packages), `code.diff` (what tracked files held beyond the commit, if anything) and
 `start.json` (champion, evidence, record of splits and task posterior at the start, so that a resumed run sees the same).
 `snapshot.json` is what the run reads of the logs, `template.json` the check of the base's chat template. `entries.txt` names
-the store's entries that the run asked for. Reinforcement learning adds `loop.json` (the store entries of each iteration) and
-`doctor.json` (the doctor's findings); `damaged.json` lists what was damaged in the store and made again. The
-end of the run adds `gate.json`, `report.html`, `splits.parquet` and `summary.json`. A run with a summary is complete.
+the store's entries that the run asked for. Reinforcement learning adds `loop.json` (the store entries of each iteration),
+`figures.json` (its metrics, and when) and `doctor.json` (the doctor's findings); `damaged.json` lists what was damaged in the
+store and made again. The end of the run adds `gate.json`, `report.html`, `splits.parquet` and `summary.json`. A run with a
+summary is complete. `registered/` holds what waits for the model registry, `mlflow.json` what MLflow has of the run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tracewheel.core import clock
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_lineage import lineage_of_start, note_resumed
@@ -28,6 +30,7 @@ CONFIG_FILE, LINEAGE_FILE, START_FILE, SUMMARY_FILE = "config.yaml", "lineage.js
 DAMAGED_FILE = "damaged.json"
 SNAPSHOT_FILE, LOOP_FILE = "snapshot.json", "loop.json"
 ENTRIES_FILE = "entries.txt"
+FIGURES_FILE = "figures.json"
 
 # What a person does about a damaged file of the record.
 HINTS = {
@@ -90,13 +93,17 @@ class RunRecord:
         """
         for leftover in self.path.glob(f"{PARTIAL}*"):
             remove(leftover)
-        self._keep(CONFIG_FILE, lambda: yaml.safe_dump(config, sort_keys=False))
+        self.keep_config(config)
         if snapshot is not None:
             self._keep(SNAPSHOT_FILE, lambda: _json(snapshot))
         if (self.path / LINEAGE_FILE).is_file():
             note_resumed(self.path, self.lineage, threads=config.get("threads"))
         else:
             write_whole(self.path / LINEAGE_FILE, _json(lineage_of_start(self.path, inputs, config, made_with or {})))
+
+    def keep_config(self, config: dict[str, Any]) -> None:
+        """Write the resolved profile, unless it is there."""
+        self._keep(CONFIG_FILE, lambda: yaml.safe_dump(config, sort_keys=False))
 
     def start(self, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored starting point; on the first call, the result of `look`, which is stored."""
@@ -108,7 +115,7 @@ class RunRecord:
         return self._read(START_FILE)
 
     def need(self, entry: str) -> None:
-        """Note the name of an entry of the store before the run asks for it, so that `tracewheel gc` keeps it."""
+        """Note the name of an entry of the store before the run asks for it, so that `tracewheel runs gc` keeps it."""
         self._needs = self._needs or self.needs() or set()
         if entry in self._needs:
             return
@@ -130,6 +137,19 @@ class RunRecord:
         """Write a JSON file of the record."""
         write_whole(self.path / name, _json(value))
         return self.path / name
+
+    @property
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Iteration to its `metrics` and to the time `at` which it was complete, in milliseconds since 1970."""
+        return self._read(FIGURES_FILE) or {}
+
+    def note_figures(self, iteration: int, metrics: Mapping[str, float | None]) -> None:
+        """Note the metrics of an iteration, unless they are known: a resumed run comes by again."""
+        figures = self.figures
+        if str(iteration) not in figures:
+            found = {name: None if value is None else float(value) for name, value in metrics.items()}
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.write(FIGURES_FILE, {**figures, str(iteration): {"at": clock.milliseconds(), "metrics": found}})
 
     def _read(self, name: str) -> Any:
         path = self.path / name

@@ -111,14 +111,14 @@ def listen(say: Say | None = None, *, grace: float = 0.0, last: float = LAST_SEC
     handle = _handler(say, grace, last)
     for number in HEARD:
         signal.signal(number, handle)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Have processes that are started in the block hear signals only when they `listen`; what comes before waits until then."""
     resource_tracker.ensure_running()  # `multiprocessing` lets signals through when it starts that
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     try:
         yield
     finally:

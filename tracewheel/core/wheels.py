@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-WORLDS, BRIDGES = "tracewheel-worlds", "tracewheel-bridges"
+WORLDS, BRIDGES, LAB = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab"
 # By sort, as `core.plugins.load_class` names it: kind -> the distribution that holds it.
 WHEELS: dict[str, dict[str, str]] = {
     "environment": {
         **dict.fromkeys(("assistant", "code", "harbor", "math", "patch", "retrieval", "terminal"), WORLDS),
         **dict.fromkeys(("bfcl", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
     },
-    "verifier": dict.fromkeys(
-        ("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS
-    ),
+    "verifier": {
+        **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
+        "reward_model": LAB,
+    },
     "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
 }
 

@@ -183,9 +183,7 @@ class _Curation:
         self.probes = probes_of(replayed.tasks, replayed.solutions, means.mapped, means.reuse)
         if means.reuse:
             means.reuse.keep(whole=True)
-        self.rates, self.kept_counts = pass_rates(
-            self.usable[["id", "task_id", "success"]], self.config.difficulty, earlier.counts
-        )
+        self.rates, self.kept_counts = pass_rates(self.usable[["id", "task_id", "success"]], earlier.counts)
 
     def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
         import numpy as np

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from scipy import special
 
-from tracewheel.config.curation import DifficultyConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curated_folder import HARDER, TRAIN
 from tracewheel.curation.pass_counts import KeptPassCounts, PassCounts
@@ -20,16 +19,15 @@ if TYPE_CHECKING:
     import pandas
 
 CONFIDENCE = 0.9
+DECAY = 0.5  # the share of the evidence of earlier runs that is kept
+TIERS = (0.8, 0.6, 0.4, 0.2)  # the pass rates that separate tiers: tasks above the first are tier 1
 
 
-def pass_rates(
-    episodes: pandas.DataFrame, config: DifficultyConfig, earlier: KeptPassCounts | None = None
-) -> tuple[pandas.DataFrame, KeptPassCounts]:
+def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None) -> tuple[pandas.DataFrame, KeptPassCounts]:
     """The pass rate of each task.
 
     Args:
         episodes: Has `id` (the trace's), `task_id` and `success`, NaN for an unscored episode, which is not counted.
-        config: The decay and the tiers.
         earlier: The counts of the last curation. They are decayed, and episodes counted there do not count again.
 
     Returns:
@@ -40,7 +38,7 @@ def pass_rates(
     import pandas
 
     earlier = earlier or KeptPassCounts.of(PassCounts())
-    counts = earlier.counts.decayed(config.decay)
+    counts = earlier.counts.decayed(DECAY)
     scored = episodes[episodes["success"].notna()]
     tried = _attempts(scored)
     fresh = scored[~earlier.has_counted(scored)]
@@ -61,7 +59,7 @@ def pass_rates(
                 "posterior": mean,
                 "low": beta_quantile(alpha, beta, (1 - CONFIDENCE) / 2),
                 "high": beta_quantile(alpha, beta, (1 + CONFIDENCE) / 2),
-                "pass_tier": pass_tier(mean, config),
+                "pass_tier": pass_tier(mean),
             }
         )
     columns = ["task_id", "attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
@@ -78,9 +76,9 @@ def _attempts(scored: pandas.DataFrame) -> dict[str, tuple[int, int]]:
     }
 
 
-def pass_tier(pass_rate: float, config: DifficultyConfig) -> int:
+def pass_tier(pass_rate: float) -> int:
     """The tier of a pass rate: 1 above the first bound, and one more for each bound it does not exceed."""
-    return 1 + sum(pass_rate <= bound for bound in config.tiers)
+    return 1 + sum(pass_rate <= bound for bound in TIERS)
 
 
 def held_out_tier(training_tiers: Iterable[int], tiers: Iterable[int] = ()) -> int:

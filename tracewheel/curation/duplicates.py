@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pandas
 
 EXACT, SEMANTIC, RENUMBERED, NEAR = "exact", "semantic", "renumbered", "near"
+SAME_CONTENT = 0.6  # the least similarity of the content of two tasks, estimated by hash functions on the first characters
+PERMUTATIONS, LONGEST = 128, 8_000  # hash functions; characters of a trace
 KINDS = (EXACT, SEMANTIC, RENUMBERED, NEAR)
 COLUMNS = ("trace_id", "cluster", "kind")
 SKETCH_COLUMNS = (EXACT, SEMANTIC, RENUMBERED, "words", "content")
@@ -75,7 +77,7 @@ class DuplicateFinder:
             telling = [place for place, signature in enumerate(found[name]) if isinstance(signature, bytes)]
             rows = np.frombuffer(b"".join(found[name][place] for place in telling), dtype=np.uint16)
             self._compared[name].append(np.array(telling, dtype=np.int64) + first)
-            self._signatures[name].append(rows.reshape(len(telling), self._config.permutations))
+            self._signatures[name].append(rows.reshape(len(telling), PERMUTATIONS))
 
     def clusters(self) -> pandas.DataFrame:
         """The clusters of two traces or more: `trace_id`, `cluster` (the id of its first trace) and `kind`.
@@ -108,7 +110,7 @@ class DuplicateFinder:
             if self._keys[kind]:
                 parts.join_equal(np.concatenate(self._keys[kind]))
             return parts.labels
-        for name, threshold in (("words", self._config.similar), ("content", self._config.same_content)):
+        for name, threshold in (("words", self._config.similar), ("content", SAME_CONTENT)):
             if not self._signatures[name]:
                 continue
             places, rows = np.concatenate(self._compared[name]), np.concatenate(self._signatures[name])
@@ -125,7 +127,7 @@ def sketches(traces: pandas.DataFrame, config: DuplicatesConfig) -> dict[str, li
 
     Args:
         traces: As for `DuplicateFinder.add`.
-        config: `near`, `longest` and `permutations` are used.
+        config: `near` is used.
 
     Returns:
         Keys of equality for the first three kinds, 0 where there is none, and the signatures of words and of content as
@@ -137,12 +139,12 @@ def sketches(traces: pandas.DataFrame, config: DuplicatesConfig) -> dict[str, li
     semantic, renumbered = _semantic_keys(traces)
     found: dict[str, list[Any]] = {EXACT: [_exact_key(one) for one in messages], SEMANTIC: semantic, RENUMBERED: renumbered}
     everything = config.near == "all"
-    texts = {place: TaskText.of(messages[place], config.longest) for place, key in enumerate(semantic) if everything or not key}
+    texts = {place: TaskText.of(messages[place], LONGEST) for place, key in enumerate(semantic) if everything or not key}
     for name, members in (("words", TaskText.shingles), ("content", TaskText.content)):
         sets = [(place, members(text)) for place, text in texts.items()]
         telling = [(place, members) for place, members in sets if len(members) >= FEWEST_MEMBERS]
         found[name] = [None] * len(messages)
-        rows = signatures([members for _, members in telling], config.permutations)
+        rows = signatures([members for _, members in telling], PERMUTATIONS)
         for (place, _), row in zip(telling, rows, strict=True):
             found[name][place] = row.tobytes()
     return found

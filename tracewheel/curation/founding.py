@@ -130,7 +130,7 @@ def _tasks(rows: pandas.DataFrame, tasks: pandas.DataFrame, config: CurationConf
     """The tasks of these traces that the filter keeps, with what these traces alone say of them."""
     known = tasks[tasks["id"].isin(set(rows["task_id"]))]
     if config.filter.strip():
-        rates, _ = pass_rates(rows[["id", "task_id", "success"]], config.difficulty)
+        rates, _ = pass_rates(rows[["id", "task_id", "success"]])
         known = known.join(rates.set_index("task_id"), on="id")
         known = known[Filter(config.filter).keep(known)]
     attempts = tried_rows(rows).groupby(rows["task_id"]).sum()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
 DEMONSTRATIONS, FLAN, PAIRS, HINDSIGHT = "demonstrations", "agent_flan", "preference_pairs", "hindsight"
+PAIRS_PER_TASK = 8  # preference pairs
 DEMONSTRATION_COLUMNS = ("id", "task_id", "trace_id", "outcome_source", "label", "opening", "messages", "tools")
 FLAN_COLUMNS = ("id", "task_id", "trace_id", "class", "opening", "messages", "tools")
 SET_VERSION = 1
@@ -54,7 +55,7 @@ def stage_sets(
     good = good[~broken]
     demonstrations = _demonstrations(good)
     flan = _flan(good)
-    pairs, pair_report = preference_pairs(training, per_task=config.pairs_per_task, margin=config.margin, shared=config.shared)
+    pairs, pair_report = preference_pairs(training, per_task=PAIRS_PER_TASK, margin=config.margin, shared=config.shared)
     hindsight = _demonstrations(_hindsight(tasks, training))
     sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
     sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}

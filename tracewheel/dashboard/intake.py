@@ -83,7 +83,7 @@ def intake_of(run: FinishedRun) -> Intake:
         if entry is None:
             missing.append(f"the run has no {stage} yet")
         elif not entry.path.is_dir():
-            missing.append(f"{entry.name}: the store no longer has it (`tracewheel gc` frees what no kept run needs)")
+            missing.append(f"{entry.name}: the store no longer has it (`tracewheel runs gc` frees what no kept run needs)")
         else:
             found |= read(entry.path)
     return Intake(**found, missing=tuple(missing))

@@ -133,7 +133,7 @@ def entry_path(run: FinishedRun, entry: str) -> Path:
         raise NotThere(f"run {run.run_id} has no stored result {entry!r}")
     path = run.store / entry
     if not path.is_dir():
-        raise NotThere(f"{entry}: the store no longer has it (`tracewheel gc` frees what no kept run needs)")
+        raise NotThere(f"{entry}: the store no longer has it (`tracewheel runs gc` frees what no kept run needs)")
     return path
 
 

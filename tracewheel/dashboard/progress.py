@@ -74,7 +74,7 @@ def _planned(run: FinishedRun) -> int | None:
     return found if isinstance(found, int) else None
 
 
-LEAST = 0.99  # gate.min_fidelity of a profile that names none
+LEAST = 0.99  # what the gate asks for; runs of earlier versions may name another (gate.min_fidelity)
 
 
 @dataclass(frozen=True)

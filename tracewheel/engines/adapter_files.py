@@ -52,7 +52,8 @@ class AdapterFiles:
         rank = largest_rank(form)
         if rank > max_rank:
             raise ConfigError(
-                f"{self.folder}: has rank {rank}, and the engine takes at most {max_rank}: set rollout.engine.max_lora_rank"
+                f"{self.folder}: has rank {rank}, and the engine takes at most {max_rank}, the largest that the profile trains "
+                "(warm_start.lora.rank)"
             )
 
 

@@ -27,6 +27,7 @@ from tracewheel.engines.rate_limit import MINUTE, RateLimiter
 from tracewheel.engines.spending import Budget, Spending
 
 FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0  # seconds
+LONGEST_WAIT = 300.0  # seconds that an endpoint may ask for
 RETRIED = {408, 409, 425, 429}  # and all of 500 and above
 MISCONFIGURED = {401, 403, 404, 405}
 TOO_LONG = ("context_length_exceeded", "maximum context length")
@@ -118,9 +119,11 @@ class OpenAiChat:
                     return self._read(response, body)
                 problem, pause = f"status {response.status_code}: {_message(response)}", retry_after(response.headers)
                 self._raise_if_final(response, problem)
-            if pause is not None and pause > self._config.longest_wait:
-                limit = self._config.longest_wait
-                raise InfrastructureError(f"{self._url}: {problem}; it asks to wait {pause:.0f} s, longest_wait is {limit:g} s")
+            if pause is not None and pause > LONGEST_WAIT:
+                limit = LONGEST_WAIT
+                raise InfrastructureError(
+                    f"{self._url}: {problem}; it asks to wait {pause:.0f} s, {limit:g} s is the longest that is waited"
+                )
             if attempt < self._config.retries:
                 self._count("repeated")
                 if pause:
@@ -169,7 +172,7 @@ class OpenAiChat:
             tokens, cost = self._tokens_and_cost(response, len(content), at_most)
             self._limiter.settle(sent, tokens if tokens is not None else expected)
             pause = exhausted_for(response.headers, tokens or expected)
-            if pause <= self._config.longest_wait:
+            if pause <= LONGEST_WAIT:
                 self._limiter.pause(pause)
             return response, ""
         finally:

@@ -55,7 +55,7 @@ class VllmSettings:
             longest=max(config.rollout.max_tokens, TOKENS + 2),
             slots=engine.slots,
             max_loras=engine.max_loras,
-            max_rank=_rank(engine.max_lora_rank or config.largest_rank),
+            max_rank=_rank(config.largest_rank),
             tensor_parallel_size=engine.tensor_parallel_size,
             data_parallel_size=engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1,
             gpu_memory_utilization=engine.gpu_memory_utilization,

@@ -22,6 +22,7 @@ from tracewheel.evaluation.power import describe_power
 if TYPE_CHECKING:
     import pandas as pd
 
+MIN_FIDELITY = 0.99  # of the updates on programs (docs/gateway.md)
 GATE_FILE = "gate.json"
 EXPLAINED = "false accepts alone could explain the gain"
 LEAST_PAIRED_SHARE = 0.5
@@ -166,10 +167,10 @@ def decide(
 
 def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> Verdict:
     """The verdict on a policy whose least faithful update had this fidelity: refused below `min_fidelity`."""
-    if fidelity >= config.min_fidelity:
+    if fidelity >= MIN_FIDELITY:
         return verdict
     reason = (
-        f"fidelity {fidelity:.3f} is below {config.min_fidelity:g} (gate.min_fidelity): the policy was not trained on what "
+        f"fidelity {fidelity:.3f} is below {MIN_FIDELITY:g}: the policy was not trained on what "
         "programs were told; metrics.json of the updates says which share fell short"
     )
     return replace(verdict, verdict="refused", reasons=[reason, *(verdict.reasons if not verdict.promoted else [])])

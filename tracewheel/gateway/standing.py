@@ -17,7 +17,7 @@ CONVERSATIONS, TURNS = 256, 1000  # kept at once, and the most turns of one; the
 
 
 class StandingDoor:
-    """The `Door` of `tracewheel gateway`. All requests that open alike are one conversation, with one tree of tokens.
+    """The `Door` of `tracewheel serve --gateway`. All requests that open alike are one conversation, with one tree of tokens.
 
     A conversation that was forgotten goes on all the same: what the policy said in it is then tokenised from its text. The
     names of episodes in a URL are free.

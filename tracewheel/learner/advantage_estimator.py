@@ -17,7 +17,6 @@ from tracewheel.learner.advantages import advantage_function, whiten, zero_varia
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.learner_state import LearnerState
-from tracewheel.learner.losses.kl_schedule import direction_at
 from tracewheel.learner.policy_versions import age, staleness, version_in_run
 from tracewheel.learner.reward_normalisation import normalise, normalise_turns
 from tracewheel.learner.scored_trajectories import rewards_of, truncated, with_certainty, with_finite_logprobs
@@ -202,7 +201,7 @@ class AdvantageEstimator:
         return _with_column(table, _whitened(advantages, table) if advantage.whiten else advantages)
 
     def _reward_kl(self, iteration: int) -> RewardKl:
-        direction = direction_at(self._settings.kl, iteration, self._config.training.iterations)
+        direction = self._settings.kl.direction
         return RewardKl(self._carried.kl_weight, direction)
 
     @property

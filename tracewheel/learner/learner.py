@@ -42,7 +42,7 @@ from tracewheel.learner.losses import (
     positive_example_loss,
 )
 from tracewheel.learner.losses.kl_estimators import k3
-from tracewheel.learner.losses.kl_schedule import Direction, adapted_weight, direction_at
+from tracewheel.learner.losses.kl_schedule import Direction, adapted_weight
 from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_clip
 from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
 from tracewheel.learner.models import load_models
@@ -199,7 +199,7 @@ class Learner:
         table, off_policy, mismatch = self._prepared(table)
         choices = _Iteration(
             learning_rate(self.config, iteration),
-            direction_at(settings.kl, iteration, self.config.training.iterations),
+            settings.kl.direction,
             off_policy,
             with_dual_clip(settings.surrogate) if self.mismatch.action == "correct" else settings.surrogate,
         )

@@ -18,6 +18,7 @@ from tracewheel.config import (
 from tracewheel.core.errors import SamplerMismatchError
 from tracewheel.learner.mismatch_statistics import MAX, MEAN, MEASURED, TRIMMED
 
+ANOTHER_MODEL = 1.0  # nats a token: more is another model than the one that is trained
 ACTION = "sampler_mismatch_action"
 # The action as a metric, because metrics are numbers.
 NONE, WARNED, CORRECTED = 0.0, 1.0, 2.0
@@ -58,10 +59,10 @@ def act_on(config: MismatchConfig, figures: Mapping[str, float]) -> dict[str, fl
     corrects = config.action == "correct"
     if MEAN not in figures:
         return {ACTION: CORRECTED} if corrects else {}
-    limit = {"stop": config.threshold, "correct": config.another_model}.get(config.action, math.inf)
+    limit = {"stop": config.threshold, "correct": ANOTHER_MODEL}.get(config.action, math.inf)
     # Written so that NaN stops too.
     if config.action != "warn" and not figures[TRIMMED] <= limit:
-        name = "threshold" if config.action == "stop" else "another_model"
+        name = "threshold" if config.action == "stop" else "what another model shows"
         raise SamplerMismatchError(f"{_measured(figures, name, limit)} {ADVICE} Nothing of this update is written.")
     if corrects:
         return {ACTION: CORRECTED}

@@ -119,7 +119,7 @@ def _scores(path: Path) -> pd.DataFrame:
     table = read_table(path)
     missing = [name for name in REQUIRED if name not in table]
     if missing:
-        raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel score`")
+        raise DataError(f"{path}: has no column {missing[0]}; expected the output of `tracewheel stage score`")
     kept = table[[name for name in REQUIRED + OPTIONAL if name in table]]
     breakdowns = [json.loads(text) for text in table["breakdown"]] if "breakdown" in table else [{}] * len(table)
     if any(CERTAINTY in parts for parts in breakdowns):

@@ -33,6 +33,8 @@ from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
+CLAMP = 0.5  # of advantages of groups without variance
+
 
 @dataclass(frozen=True)
 class RewardKl:
@@ -91,7 +93,7 @@ def advantages_by_group(
         case "skip" | "dynamic":
             kept = ~no_signal
         case "clamp":
-            limited = clamped(plain, groups, config.zero_variance.limit).tolist()
+            limited = clamped(plain, groups, CLAMP).tolist()
             advantages = [[limited[n]] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
         case "keep":
             advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]

@@ -18,6 +18,9 @@ ITERATION, VERSION = "buffered_iteration", "buffered_version"
 REQUIRED = ("id", "total", "policy_version", "logprobs", ITERATION)
 LEAST_SHARE = 0.1  # of the best row's weight: failures are drawn rarely, but not never
 
+CAPACITY = 1024  # trajectories
+HALF_LIFE = 2.0  # policy versions
+
 
 class TrajectoryBuffer:
     """The last `capacity` scored trajectories, oldest out first.
@@ -35,8 +38,8 @@ class TrajectoryBuffer:
     A draw depends only on the rows, the iteration and the random state, so a loaded buffer draws as the saved one.
     """
 
-    def __init__(self, config: BufferConfig) -> None:
-        self._config = config
+    def __init__(self, config: BufferConfig, *, capacity: int = CAPACITY, half_life: float = HALF_LIFE) -> None:
+        self._config, self._capacity, self._half_life = config, capacity, half_life
         self._table: pd.DataFrame | None = None
 
     def add(self, rows: pd.DataFrame, iteration: int, *, version: int | None = None) -> None:
@@ -61,7 +64,7 @@ class TrajectoryBuffer:
         table = table.drop_duplicates("id", keep="last")
         # Stable: of equal rows the earlier one is dropped.
         oldest_first = [ITERATION, "total"] if self._config.kind == "priority" else [ITERATION]
-        self._table = table.sort_values(oldest_first, kind="stable").tail(self._config.capacity).reset_index(drop=True)
+        self._table = table.sort_values(oldest_first, kind="stable").tail(self._capacity).reset_index(drop=True)
 
     def draw(self, n: int, iteration: int, rng: random.Random, *, version: int | None = None) -> pd.DataFrame:
         """At most `n` different rows of earlier iterations, in the order in which they were added.
@@ -101,7 +104,7 @@ class TrajectoryBuffer:
         table.to_parquet(path, index=False)
 
     @classmethod
-    def load(cls, config: BufferConfig, path: Path) -> Self:
+    def load(cls, config: BufferConfig, path: Path, **sizes: Any) -> Self:
         """Read what `save` wrote. A smaller capacity takes effect at the next `add`.
 
         Raises:
@@ -111,7 +114,7 @@ class TrajectoryBuffer:
         _check(table, str(path))
         if VERSION not in table:  # written before rows had it
             table = table.assign(**{VERSION: table[ITERATION] - 1})
-        buffer = cls(config)
+        buffer = cls(config, **sizes)
         if len(table):
             buffer._table = table
         return buffer
@@ -119,7 +122,7 @@ class TrajectoryBuffer:
     def _log_weights(self, rewards: list[float], ages: list[int]) -> list[float]:
         low, high = min(rewards, default=0.0), max(rewards, default=0.0)
         shares = [(reward - low) / (high - low) if high > low else 1.0 for reward in rewards]
-        decay = math.log(2.0) / self._config.half_life
+        decay = math.log(2.0) / self._half_life
         return [math.log(max(share, LEAST_SHARE)) - decay * age for share, age in zip(shares, ages, strict=True)]
 
 

@@ -26,8 +26,7 @@ from tracewheel.lineage.graph import Graph, Node
 from tracewheel.lineage.log_lines import Lines, find_traces, with_places
 from tracewheel.lineage.roads import LEARNING, curated_of, learned, task_ids
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
-from tracewheel.traces.places import PLACES_FOLDER
+from tracewheel.traces.ingested_folder import PLACES_FOLDER, TRACES_FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd

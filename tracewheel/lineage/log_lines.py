@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.store import beside
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
-from tracewheel.traces.places import PLACES_FOLDER, Origin, Stretch, read_places
+from tracewheel.traces.ingested_folder import PLACES_FOLDER, TRACES_FOLDER
+from tracewheel.traces.places import Origin, Stretch, read_places
 from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:

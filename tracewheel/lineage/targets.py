@@ -61,7 +61,7 @@ def find_target(
             if _is_stored(folder, kind, value):
                 return Target("forward", what=kind, value=value, found_as=kind if value == name else f"{kind} {value}")
     known = what or "run, adapter, entry, digest, trace, user or session"
-    raise DataError(f"{name}: no {known} of {folder.path} has this name; `tracewheel status` lists the runs")
+    raise DataError(f"{name}: no {known} of {folder.path} has this name; `tracewheel runs status` lists the runs")
 
 
 def _adapter(folder: WorkFolder, name: str) -> Target | None:

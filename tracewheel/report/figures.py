@@ -46,7 +46,7 @@ def write_figures(run: RunFolders, loop: Path, out: Path) -> dict[str, Any]:
 
     Args:
         run: The run's results.
-        loop: Output of `tracewheel improve`, for what the training has cost.
+        loop: Output of `tracewheel stage improve`, for what the training has cost.
         out: Folder to write.
 
     Returns:
@@ -126,7 +126,7 @@ def cost_of(loop: Path, evaluations: Iterable[Path]) -> dict[str, int]:
 
 
 def read_gate(folder: Path) -> dict[str, Any]:
-    """The verdict that `tracewheel promote --out` wrote."""
+    """The verdict that `tracewheel champion promote --out` wrote."""
     verdict: dict[str, Any] = read_json(folder / GATE_FILE)
     return verdict
 

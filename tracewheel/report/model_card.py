@@ -12,8 +12,7 @@ from typing import Any
 
 from tracewheel import __version__
 from tracewheel.policy.base_card import UNKNOWN
-from tracewheel.report.card_lineage import learned_rows, run_rows
-from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts
+from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts, learned_rows, run_rows
 
 NAMES = {
     "deployed": "deployed agent, as logged",

@@ -37,6 +37,10 @@ from tracewheel.scoring.score import read_scores
 STATE_VERSION = 1
 
 
+DECAY = 0.5  # the share of the evidence that is kept from run to run
+RETAIN = 0.5  # that of a task's evidence when it is rolled out again, because the policy has changed since
+
+
 class TaskSampler:
     """Chooses tasks by weight, without replacement, and learns from the outcomes of their rollouts.
 
@@ -61,16 +65,16 @@ class TaskSampler:
     def observe(self, task_id: str, successes: float, failures: float) -> None:
         """Add the outcomes of a task's rollouts. Leave unscored ones out: they are not failures.
 
-        Earlier evidence of the task, which an earlier policy gave, is first shrunk to the share `retain`.
+        Earlier evidence of the task, which an earlier policy gave, is first shrunk to the share `RETAIN`.
         """
-        self._evidence.observe(task_id, successes, failures, retain=self._config.retain)
+        self._evidence.observe(task_id, successes, failures, retain=RETAIN)
 
     def decay(self) -> None:
         """Shrink all evidence by the configured factor: call once at the start of a run.
 
         Tasks that are no longer offered are kept until little is left of their evidence.
         """
-        self._evidence = self._evidence.decayed(self._config.decay)
+        self._evidence = self._evidence.decayed(DECAY)
 
     def posterior(self, task_id: str) -> tuple[float, float]:
         """(alpha, beta) of the task's Beta posterior; (1, 1) for a task not yet tried whose kin tells nothing either."""

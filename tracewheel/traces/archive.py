@@ -22,10 +22,17 @@ from tracewheel.core.out_folder import carry_hidden, check_out_folder
 from tracewheel.core.store import PARTIAL, PREVIOUS, disk_errors, flush, remove
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
-from tracewheel.traces.ingested_folder import INDEXES, INGESTED, QUARANTINE_FILE, REPORT_FILE, STATE_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import (
+    INDEXES,
+    INGESTED,
+    PLACES_FOLDER,
+    QUARANTINE_FILE,
+    REPORT_FILE,
+    STATE_FILE,
+    TRACES_FOLDER,
+)
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.ledger import FULL, Ledger
-from tracewheel.traces.places import PLACES_FOLDER
 
 STATE_VERSION = 2
 

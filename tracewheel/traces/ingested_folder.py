@@ -1,9 +1,9 @@
 """Names of the files in a folder that `ingest` wrote."""
 
 from tracewheel.core.out_folder import Writes
-from tracewheel.traces.places import PLACES_FOLDER
 
 TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
+PLACES_FOLDER = "places.parquet"  # which bytes of the logs each trace is from
 STATE_FILE, INDEXES = "state.json", ("contents", "ids", "span_traces")
 INGESTED = Writes(
     (TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE),

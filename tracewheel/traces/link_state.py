@@ -18,9 +18,8 @@ from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
 from tracewheel.traces.archive import link_file, part_name
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.hash_index import HashIndex
-from tracewheel.traces.ingested_folder import INDEXES, QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import INDEXES, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
-from tracewheel.traces.places import PLACES_FOLDER
 from tracewheel.traces.slices import Slice
 from tracewheel.traces.snapshot import LogSlices, Snapshot
 

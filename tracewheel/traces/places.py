@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tracewheel.core.types import Trace
     from tracewheel.traces.json_cutter import Piece
 
-PLACES_FOLDER = "places.parquet"
 ROWS_PER_GROUP = 50_000
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

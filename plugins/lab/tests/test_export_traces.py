@@ -17,7 +17,7 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def few(work, tmp_path_factory):
-    """The first episodes of a shipped rollout with a malformed call among them, as `tracewheel rollout` writes them."""
+    """The first episodes of a shipped rollout with a malformed call among them, as `tracewheel stage rollout` writes them."""
     folder = tmp_path_factory.mktemp("few")
     for path in sorted(work.glob("store/rollout-*/trajectories.parquet")):
         found = read_records(path, Trajectory)

@@ -58,7 +58,7 @@ def preview_policy(config: RetrainConfig, episodes: pd.DataFrame, plan: PreviewP
             "made of them; estimate from episodes that were sampled with top_p 1, and preview them with a profile that says so"
         )
     if missing := [name for name in NEEDED if name not in episodes]:
-        raise DataError(f"the episodes have no column {missing[0]}; give trajectories of `tracewheel rollout`")
+        raise DataError(f"the episodes have no column {missing[0]}; give trajectories of `tracewheel stage rollout`")
     usable = usable_episodes(episodes)
     if not len(usable.frame):
         reasons = ", ".join(f"{count} {reason}" for reason, count in usable.left_out.items()) or "there are none"

@@ -134,7 +134,7 @@ def prepare(world: str) -> None:
     recipe, base = Path(f"configs/{world}_base.yaml"), Path("data") / world / "base"
     if recipe.exists() and not base.exists():
         command = str(Path(sys.executable).with_name("tracewheel"))
-        subprocess.run([command, "base-policy", str(recipe), "--out", str(base)], check=True)
+        subprocess.run([command, "stage", "base-policy", str(recipe), "--out", str(base)], check=True)
 
 
 if __name__ == "__main__":

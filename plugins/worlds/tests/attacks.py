@@ -1,4 +1,4 @@
-"""What cheating agents do, as a table that is checked and that `docs/sandbox.md` shows: each earns nothing, most a flag.
+"""What cheating agents do, as a table that is checked and that `plugins/worlds/docs/sandbox.md` shows: each earns nothing, most a flag.
 
 Each is a whole episode of an environment. Names in braces are filled in from the task: `{function}`, `{file}`, `{test}`.
 
@@ -17,7 +17,7 @@ from tracewheel_worlds.harbor.loading import harbor_task
 from tracewheel_worlds.patch.agent import solution
 from tracewheel_worlds.patch.attacks import ENDINGS
 
-PAGE = Path(__file__).parents[3] / "docs" / "sandbox.md"
+PAGE = Path(__file__).parents[1] / "docs" / "sandbox.md"
 BEGIN, END = "<!-- attacks: begin -->\n", "<!-- attacks: end -->\n"
 
 

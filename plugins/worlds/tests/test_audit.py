@@ -20,7 +20,7 @@ def test_the_graders_pass(kind, tmp_path, same_process):  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BOXED)
 def test_the_graders_that_run_something_pass(kind, tmp_path, same_process):  # noqa: F811
-    config = sections(kind, tasks=8, changes=1)
+    config = sections(kind, tasks=8)
     result = audit(config, generated_tasks(config), tmp_path)
     assert result["verifiers"] and result["verdict"] == "passed"
     for found in result["verifiers"].values():
@@ -33,6 +33,6 @@ def test_the_graders_that_run_something_pass(kind, tmp_path, same_process):  # n
 def test_an_environment_may_know_attacks_on_its_verifier(tmp_path, same_process, monkeypatch):  # noqa: F811
     """The weak grader believes what the agent's own program prints; only an attack on programs finds that."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
-    found = audited("code", tmp_path, "weak_grader:ReadsWhatIsPrinted", tasks=2, changes=1)
+    found = audited("code", tmp_path, "weak_grader:ReadsWhatIsPrinted", tasks=2)
     assert found["verdict"] == "failed"
     assert any("attack.claims_that_all_passed" in reason for reason in found["reasons"]), found["reasons"]

@@ -1,4 +1,4 @@
-"""`tracewheel make-tasks` of code, without isolation."""
+"""`tracewheel data make-tasks` of code, without isolation."""
 
 import json
 import os

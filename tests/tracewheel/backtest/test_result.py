@@ -11,8 +11,8 @@ import pytest
 from tracewheel.backtest.plan import Window
 from tracewheel.backtest.result import UNUSED, BranchRecord, result_of
 from tracewheel.backtest.serving import FIRST
-from tracewheel.report.backtest import headline, sentences, shown, write_backtest
-from tracewheel.report.backtest_chart import draw
+from tracewheel.dashboard.backtest import headline, sentences, shown, write_backtest
+from tracewheel.dashboard.backtest_chart import draw
 
 DAYS = (2, 3, 4, 5)
 TASKS = [(day, f"{day}-{number}") for day in DAYS for number in range(30)]

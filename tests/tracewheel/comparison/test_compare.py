@@ -8,10 +8,11 @@ import pytest
 
 from tracewheel.comparison.compare import check_runs, compare_runs
 from tracewheel.comparison.compare_page import sections_of, title_of
-from tracewheel.comparison.document import to_html, to_markdown
+from tracewheel.comparison.document import to_markdown
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.named_run import run_named
+from tracewheel.dashboard.files import document_file
 
 TASKS = [f"{family}-{number}" for family, number in product(("list", "move"), range(4))]
 NOBODY = dict.fromkeys(TASKS, 0.0)
@@ -97,7 +98,7 @@ def test_every_format_shows_the_same_and_text_stays_text(two, write_run):
     found = compare_runs(two)
     found["comparisons"][0]["changes"][0]["prompt"] = "<script>alert(1)</script> | `x`"
     title, sections = title_of(found), sections_of(found)
-    page, text = to_html(title, sections), to_markdown(title, sections)
+    page, text = document_file(title, sections), to_markdown(title, sections)
     assert "<script>" not in page
     assert "<script>" not in text
     for words in ("list-1", "not in its data", "bbbb minus aaaa"):

@@ -92,7 +92,7 @@ TINY = {
     "learner": {"learning_rate": 1e-3, "constant_length": 128, "gradient_checkpointing": False, "minibatches": 4},
     "training": {"tasks_per_iteration": 32},
     "evaluation": {"samples": 4, "pass_at": (1, 4)},
-    "comparison": {"warm_starts": "both", "policies": "all", "aa": True},
+    "comparison": {"warm_starts": "both", "policies": "all"},
 }
 SHORT = {
     "warm_start": TINY["warm_start"] | {"epochs": 1},

@@ -21,6 +21,12 @@ def test_a_setting_has_its_path_type_default_meaning_and_version():
     assert found["teacher.endpoint"].default is None, "the section needs it"
 
 
+def test_every_setting_has_a_meaning_and_one_that_a_docstring_names_has_its_sentences():
+    assert not [one.name for one in LISTED if not one.meaning]
+    found = {one.name: one.meaning for one in LISTED}
+    assert found["gate.min_pairs"].endswith("`min_pairs` the minimum number of tasks scored for both policies.")
+
+
 def test_a_union_lists_the_settings_of_every_kind_and_names_them():
     slots = {one.kinds: one.default for one in LISTED if one.name == "rollout.engine.slots"}
     assert slots == {("transformers",): "32", ("vllm", "vllm_server"): "256"}

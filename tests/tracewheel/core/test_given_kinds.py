@@ -55,9 +55,6 @@ def test_no_verifier_that_only_data_names(verifier):
         kind_text("subprocess:Popen", RUNS),
         kind_text("recorded", {"path": "/etc"}),
         kind_text("mcp", {"command": ["sh", "-c", "touch ran"]}),
-        kind_text("openenv", {"python": "sh", "environment": "planted:Kind"}),
-        kind_text("nemo_gym", {"url": "http://127.0.0.1:9"}),
-        kind_text("retrieval", {"corpus": "/etc/passwd"}),
         kind_text("refund_desk", {"user": {"kind": "planted:Kind"}}),
         kind_text("refund_desk", {"user": {"kind": "endpoint", "args": {"endpoint": "http://127.0.0.1:9/v1", "model": "m"}}}),
         kind_text("several", {"members": [{"kind": "workspace"}, {"kind": "planted:Kind"}]}),
@@ -65,17 +62,21 @@ def test_no_verifier_that_only_data_names(verifier):
     ],
 )
 def test_no_environment_that_only_data_names(environment):
+    check_refused(environment)
+
+
+def check_refused(environment):
     with pytest.raises(ConfigError, match="name it"):
         made = make_environment(environment)
         made.reset(None)
 
 
 def test_what_the_user_names_is_made_and_nothing_beside_it():
-    spec = kind_text("nemo_gym", {"url": "http://127.0.0.1:9"})
+    spec = kind_text("mcp", {"url": "http://127.0.0.1:9"})
     give(spec, "tests.tracewheel.core.test_given_kinds:Desk")
-    assert make_environment(spec).kind == "nemo_gym"
+    assert make_environment(spec).kind == "mcp"
     with pytest.raises(ConfigError, match="same arguments"):
-        make_environment(kind_text("nemo_gym", {"url": "http://127.0.0.1:10"}))
+        make_environment(kind_text("mcp", {"url": "http://127.0.0.1:10"}))
     assert may_import("tests.tracewheel.core.other:Kind") and not may_import("tests.tracewheel.conftest:Kind")
     # Of a module that the user named, a kind; not whatever the module imports.
     with pytest.raises(ConfigError, match="no class of that module"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.config import DifficultyConfig, SamplerConfig
+from tracewheel.config import SamplerConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.difficulty import (
     beta_below,
@@ -19,8 +19,6 @@ from tracewheel.curation.difficulty import (
 )
 from tracewheel.curation.pass_counts import KeptPassCounts, PassCounts
 from tracewheel.sampling.sampler import TaskSampler
-
-CONFIG = DifficultyConfig()
 
 
 def episodes(**outcomes):
@@ -34,7 +32,7 @@ def kept(counts, *pairs):
 
 def test_rates_by_hand_without_unscored_episodes():
     nan = float("nan")
-    rates, after = pass_rates(episodes(a=[1.0, 0.0, 0.0, nan], b=[nan, nan], c=[1.0, 1.0]), CONFIG)
+    rates, after = pass_rates(episodes(a=[1.0, 0.0, 0.0, nan], b=[nan, nan], c=[1.0, 1.0]))
     rates = rates.set_index("task_id")
     assert rates.loc["a", ["attempts", "successes"]].tolist() == [3, 1]
     assert rates.loc["a", "pass_rate"] == pytest.approx(1 / 3)
@@ -50,7 +48,7 @@ def test_rates_by_hand_without_unscored_episodes():
 
 def test_earlier_counts_are_decayed_and_kept_for_tasks_not_seen_again():
     earlier = kept({"a": (4.0, 0.0), "gone": (0.0, 2.0), "faint": (0.01, 0.005)})
-    rates, after = pass_rates(episodes(a=[0.0]), CONFIG, earlier)
+    rates, after = pass_rates(episodes(a=[0.0]), earlier)
     assert after.counts == {"a": (2.0, 1.0), "gone": (0.0, 1.0)}
     assert rates["task_id"].tolist() == ["a"]
     assert rates.loc[0, ["attempts", "pass_rate"]].tolist() == [1, pytest.approx(2 / 3)]
@@ -61,20 +59,20 @@ def test_earlier_counts_are_decayed_and_kept_for_tasks_not_seen_again():
 def test_a_trace_counts_once_for_a_task():
     """Worked by hand: 3 of 4 solved before, half of it kept; one of the two traces read now was counted before."""
     earlier = kept({"a": (3.0, 1.0)}, ("trace0", "a"), ("elsewhere", "a"))
-    rates, after = pass_rates(episodes(a=[1.0, 0.0]), CONFIG, earlier)
+    rates, after = pass_rates(episodes(a=[1.0, 0.0]), earlier)
     assert after.counts == {"a": (1.5, 1.5)}
     row = rates.iloc[0]
     assert row[["attempts", "successes", "pass_rate", "posterior"]].tolist() == [2, 1, 0.5, pytest.approx(2.5 / 5)]
     assert after.counted.to_numpy().tolist() == [["elsewhere", "a"], ["trace0", "a"], ["trace1", "a"]]
-    rates, third = pass_rates(episodes(a=[1.0, 0.0]), CONFIG, after)
+    rates, third = pass_rates(episodes(a=[1.0, 0.0]), after)
     assert third.counts == {"a": (0.75, 0.75)} and third.counted.equals(after.counted)
-    _, renamed = pass_rates(episodes(b=[1.0]), CONFIG, earlier)
+    _, renamed = pass_rates(episodes(b=[1.0]), earlier)
     assert renamed.counts == {"a": (1.5, 0.5), "b": (1.0, 0.0)}, "the same trace is another task now"
 
 
 def test_an_outcome_counts_once_it_is_known():
-    _, first = pass_rates(episodes(a=[float("nan"), 1.0]), CONFIG)
-    _, second = pass_rates(episodes(a=[0.0, 1.0]), CONFIG, first)
+    _, first = pass_rates(episodes(a=[float("nan"), 1.0]))
+    _, second = pass_rates(episodes(a=[0.0, 1.0]), first)
     assert second.counts == {"a": (0.5, 1.0)}
 
 
@@ -93,7 +91,7 @@ def test_kept_counts_are_read_as_they_were_written(tmp_path):
 
 def test_a_folder_without_counted_traces_has_counted_none(tmp_path):
     (tmp_path / "evidence.json").write_text('{"a": [2, 2]}')
-    _, after = pass_rates(episodes(a=[1.0]), CONFIG, KeptPassCounts.read(tmp_path))
+    _, after = pass_rates(episodes(a=[1.0]), KeptPassCounts.read(tmp_path))
     assert after.counts == {"a": (2.0, 1.0)}
 
 
@@ -113,10 +111,10 @@ def test_invalid_kept_counts_are_an_error_that_names_the_file(tmp_path):
 
 
 def test_the_sampler_keeps_the_same_counts():
-    sampler = TaskSampler(SamplerConfig(decay=0.5, retain=1.0), ["a"], seed=0)
+    sampler = TaskSampler(SamplerConfig(), ["a"], seed=0)
     sampler.observe("a", 3, 1)
     sampler.decay()
-    _, after = pass_rates(episodes(a=[]), CONFIG, kept({"a": (3.0, 1.0)}))
+    _, after = pass_rates(episodes(a=[]), kept({"a": (3.0, 1.0)}))
     assert sampler.to_state()["evidence"] == after.counts.to_json()
     assert sampler.posterior("a") == after.counts.posterior("a")
 
@@ -140,9 +138,7 @@ def test_quantiles_by_hand(probability):
 
 
 def test_tiers_rise_as_pass_rates_fall():
-    assert [pass_tier(rate, CONFIG) for rate in (1.0, 0.81, 0.8, 0.6, 0.5, 0.3, 0.2, 0.0)] == [1, 1, 2, 3, 3, 4, 5, 5]
-    with pytest.raises(ValueError, match="fall"):
-        DifficultyConfig(tiers=(0.2, 0.8))
+    assert [pass_tier(rate) for rate in (1.0, 0.81, 0.8, 0.6, 0.5, 0.3, 0.2, 0.0)] == [1, 1, 2, 3, 3, 4, 5, 5]
 
 
 def test_the_harder_tasks_are_one_tier_above_the_hardest_trained():

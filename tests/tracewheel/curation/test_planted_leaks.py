@@ -97,7 +97,7 @@ def test_forged_leaks_are_found(clean, planted, how, tmp_path, capsys):
     forged = forge(clean if how == "user" else curated, planted, how, tmp_path / "forged")
     with pytest.raises(LeakError, match=rf"{CAUGHT_AS[how]} .* is in held_out and train"):
         check_curated(forged, CONFIG.curation)
-    command = ["warm-start", str(ROOT / "configs/tiny.yaml"), "--curated", str(forged), "--out", str(tmp_path / "out")]
+    command = ["stage", "warm-start", str(ROOT / "configs/tiny.yaml"), "--curated", str(forged), "--out", str(tmp_path / "out")]
     assert main(command) == 2
     assert f"{CAUGHT_AS[how]} " in capsys.readouterr().err and not (tmp_path / "out").exists()
 

@@ -127,7 +127,7 @@ def test_a_run_that_waits_shows_both_answers_and_the_command_where_the_page_cann
     assert "Waits for approval" in page and 'value="approved"' in page and 'value="refused"' in page
     without = TestClient(create_app(Library([record.parent])), base_url="http://127.0.0.1")
     page = without.get(f"{of(record)}/review").text
-    assert "tracewheel approve" in page and 'value="approved"' not in page
+    assert "tracewheel champion approve" in page and 'value="approved"' not in page
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "HEAD", "PROPFIND"])

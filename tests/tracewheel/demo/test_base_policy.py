@@ -41,8 +41,6 @@ CONFIGS = Path(__file__).parents[3] / "configs"
     [
         ("base.yaml", "workspace"),
         ("refund_desk_base.yaml", "refund_desk"),
-        ("assistant_base.yaml", "assistant"),
-        ("retrieval_base.yaml", "retrieval"),
     ],
 )
 def test_the_shipped_profiles_parse(name, world):

@@ -114,7 +114,7 @@ def test_retry_after_pauses_all_threads(chat_server):
 
 def test_a_wait_over_the_limit_is_an_error_at_once(chat_server):
     server = chat_server(lambda body, number: (429, {"Retry-After": "3600"}, {"error": {"message": "quota"}}))
-    with pytest.raises(InfrastructureError, match="quota; it asks to wait 3600 s, longest_wait is 300 s"):
+    with pytest.raises(InfrastructureError, match="quota; it asks to wait 3600 s, 300 s is the longest"):
         ask(server)
     assert len(server.requests) == 1
 

@@ -69,7 +69,9 @@ def test_tasks_of_an_environment_with_arguments_name_them(scripted_engine, rende
 def test_what_a_newcomer_is_told():
     with pytest.raises(ConfigError, match=r"Greeter': args.greting: no such argument; it takes greeting"):
         make_environment(kind_text(Greeter.kind, {"greting": "x"}))
-    with pytest.raises(ConfigError, match="environment 'assistant': args.files: no such argument; it takes no arguments"):
-        make_environment(kind_text("assistant", {"files": 3}))
+    with pytest.raises(
+        ConfigError, match="environment 'workspace': args.files: no such argument; it takes lost_moves, noise_seed"
+    ):
+        make_environment(kind_text("workspace", {"files": 3}))
     with pytest.raises(ConfigError, match="Share': args.of: missing; it takes of, plus"):
         Rubric(RubricConfig(verifiers=[{"kind": Share.kind}]), [])

@@ -15,7 +15,7 @@ from tracewheel.demo.deployed_logs import played_record
 from tracewheel.environments import make_environment, open_environment
 from tracewheel.environments.several import member_for
 
-KINDS = ("workspace", "assistant", "refund_desk")
+KINDS = ("workspace", "order_desk", "refund_desk")
 SPEC = kind_text("several", {"members": [{"kind": kind} for kind in KINDS]})
 
 
@@ -34,15 +34,15 @@ def test_a_log_is_replayed_in_the_environment_that_it_names(kind):
         replay = replay_trace(trace_of(task), several)
         assert replay.success == 1.0 and replay.task.environment == kind
         assert several.solution(task) == make_environment(kind).solution(task)
-        assert member_for(several, kind).kind == kind and member_for(several, "order_desk") is None
+        assert member_for(several, kind).kind == kind and member_for(several, "math") is None
 
 
 def test_the_log_of_another_environment_is_left_out_with_its_reason():
-    task = make_environment("order_desk").make_tasks(1, 0)[0]
+    task = make_environment("examples.marketing_environment:Marketing").make_tasks(1, 0)[0]
     with open_environment(SPEC) as several:
         with pytest.raises(DataError, match="another environment"):
             replay_trace(trace_of(task), several)
-        with pytest.raises(ConfigError, match="order_desk"):
+        with pytest.raises(ConfigError, match="Marketing"):
             several.reset(task)
 
 
@@ -58,7 +58,7 @@ def test_its_tools_are_those_of_all_members():
         ([{"kind": "workspace"}, {"kind": "workspace"}], "named twice"),
         ([{"kind": "workspace"}, {"kind": "recorded:logs"}], "train on it alone"),
         ([{"kind": "workspace"}, {"kind": "nothing"}], "nothing"),
-        ([{"kind": "workspace"}, {"kind": "assistant", "args": {"people": 3}}], "people"),
+        ([{"kind": "workspace"}, {"kind": "order_desk", "args": {"people": 3}}], "people"),
     ],
 )
 def test_members_that_cannot_be_used_are_refused(members, said):

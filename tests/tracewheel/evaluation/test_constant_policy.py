@@ -1,7 +1,5 @@
 """The best constant policy: what it may do, that it is chosen away from the held-out tasks, and what is not measured."""
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -66,20 +64,7 @@ def test_a_frequent_answer_is_a_policy_for_texts(tmp_path):
     assert found["success"] == pytest.approx(2 / 3, abs=0.1)
 
 
-def test_the_calls_of_the_logs_are_tried_as_they_are(tmp_path):
-    tasks = make_environment("math").make_tasks(60, 2)
-    tasks = [Task(**{**vars(task), "goal": {"answer": "7"} if n % 2 else task.goal}) for n, task in enumerate(tasks)]
-    call = {"id": "c", "type": "function", "function": {"name": "answer", "arguments": json.dumps({"value": "7"})}}
-    episodes = [(task.id, json.dumps([{"role": "assistant", "content": None, "tool_calls": [call]}])) for task in tasks]
-    pytest.importorskip("math_verify")
-    found = best_constant_policy(RUBRIC, curated(tmp_path, tasks, episodes))
-    assert found["environments"][0]["does"] == "answer(value=7)" and 0.3 < found["success"] < 0.8
-
-
-def test_what_would_take_long_or_ask_a_model_says_so(tmp_path):
-    found = best_constant_policy(RUBRIC, curated(tmp_path, make_environment("terminal").make_tasks(10, 1)))
-    assert (found["success"], found["n"]) == (None, 0)
-    assert found["says"] == "terminal: not measured: its tools run boxes, processes or servers, which takes long"
+def test_what_would_ask_a_model_says_so(tmp_path):
     judged = RubricConfig.model_validate({"verifiers": [{"kind": "judge", "args": {}}]})
     curated(tmp_path, make_environment("workspace").make_tasks(10, 1))
     assert "asks a model" in best_constant_policy(judged, tmp_path)["says"]

@@ -26,8 +26,8 @@ def rows(ids, totals=None, version=0):
     )
 
 
-def filled(capacity=100, kind="fifo", **values):
-    buffer = TrajectoryBuffer(BufferConfig(kind=kind, capacity=capacity, **values))
+def filled(capacity=100, kind="fifo", **sizes):
+    buffer = TrajectoryBuffer(BufferConfig(kind=kind), capacity=capacity, **sizes)
     for iteration in (1, 2, 3):
         buffer.add(rows([f"{iteration}{letter}" for letter in "abcd"], [0.0, 0.5, 1.0, 1.0], version=iteration - 1), iteration)
     return buffer
@@ -61,7 +61,7 @@ def test_priority_follows_reward_and_age():
 
     With a half-life of one iteration the weights at iteration 3 are 1/2, 1/8, 1/4 and 0.1/2: of 0.925.
     """
-    buffer = TrajectoryBuffer(BufferConfig(kind="priority", half_life=1.0))
+    buffer = TrajectoryBuffer(BufferConfig(kind="priority"), half_life=1.0)
     buffer.add(rows(["old"], [1.0]), 1)
     buffer.add(rows(["new", "poor", "failed"], [1.0, 0.25, 0.0]), 2)
     counts = Counter(buffer.draw(1, 3, random.Random(seed))["id"][0] for seed in range(4000))
@@ -88,14 +88,14 @@ def test_a_buffer_of_an_earlier_release_is_read(tmp_path):
 
 
 def test_a_full_priority_buffer_drops_the_worst_of_the_oldest():
-    buffer = TrajectoryBuffer(BufferConfig(kind="priority", capacity=3))
+    buffer = TrajectoryBuffer(BufferConfig(kind="priority"), capacity=3)
     buffer.add(rows(["good", "bad", "fair"], [1.0, 0.0, 0.5]), 1)
     buffer.add(rows(["next"], [0.0]), 2)
     assert set(buffer.draw(9, 3, random.Random(0))["id"]) == {"good", "fair", "next"}
 
 
 def test_very_old_rows_of_equal_reward_are_drawn():
-    buffer = TrajectoryBuffer(BufferConfig(kind="priority", half_life=0.001))
+    buffer = TrajectoryBuffer(BufferConfig(kind="priority"), half_life=0.001)
     buffer.add(rows("ab", [0.5, 0.5]), 1)
     assert len(buffer.draw(2, 10_000, random.Random(0))) == 2
 
@@ -120,13 +120,13 @@ def test_a_loaded_buffer_draws_as_the_saved_one(kind, stop, tmp_path):
             buffer.add(rows([f"{iteration}{letter}" for letter in "abcd"], [0.0, 0.2, 0.7, 1.0]), iteration)
         return drawn
 
-    config = BufferConfig(kind=kind, capacity=6)
-    whole = TrajectoryBuffer(config)
+    config = BufferConfig(kind=kind)
+    whole = TrajectoryBuffer(config, capacity=6)
     expected = go_on(whole, range(1, 6))
-    first = TrajectoryBuffer(config)
+    first = TrajectoryBuffer(config, capacity=6)
     begun = go_on(first, range(1, stop + 1))
     first.save(tmp_path / "buffer.parquet")
-    second = TrajectoryBuffer.load(config, tmp_path / "buffer.parquet")
+    second = TrajectoryBuffer.load(config, tmp_path / "buffer.parquet", capacity=6)
     for got, wanted in zip(begun + go_on(second, range(stop + 1, 6)), expected, strict=True):
         assert got.to_dict("records") == wanted.to_dict("records")
     whole.save(tmp_path / "whole.parquet")

@@ -129,7 +129,7 @@ class TestAroundAProgram:
         tasks = pd.read_parquet(tmp_path / "curated" / "tasks.parquet")
         assert tasks["split"].value_counts().to_dict() == {"held_out": 20, "train": 20, "validation": 6}
         assert pd.read_parquet(tmp_path / "curated" / "episodes.parquet")["success"].mean() == 0.5
-        asked = ["rollout", "profile.yaml", "--curated", str(tmp_path / "curated"), "--out", str(tmp_path / "rollout")]
+        asked = ["stage", "rollout", "profile.yaml", "--curated", str(tmp_path / "curated"), "--out", str(tmp_path / "rollout")]
         more = ["--set", "training.tasks_per_iteration=2", "--set", "rollout.group_size=2"]
         assert main([*asked, *more]) == 0
         trajectories = pd.read_parquet(tmp_path / "rollout" / "trajectories.parquet")

@@ -14,7 +14,7 @@ from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.episode import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.evaluation.gate import decide
-from tracewheel.report import RunResults
+from tracewheel.report.figures import RunFolders
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores, score
 
@@ -102,16 +102,7 @@ def run(tmp_path):
                 evaluations[key].append(directory)
         new, old = (pd.read_parquet(evaluations[key][0] / "results.parquet") for key in ("rl", "warm_start_verified"))
         verdict = decide(CONFIG.gate, new, old, baseline="warm_start_verified")
-        summary = {
-            "run_id": "5b0c9d1e7f2a",
-            "name": "small",
-            "gate": verdict.to_record(),
-            "seconds": {"curate": 1.5, "warm_start": 84.2, "rollout": 61.0, "score": 0.8, "update": 48.9, "evaluation": 31.0},
-            "tokens": {"warm_start": 310_000, "rollout": 412_345},
-            "cached": ["curate"],
-            "adapter": "runs/5b0c9d1e7f2a/adapter",
-            "mlflow_run": "0a1b2c",
-        }
+        summary = {"gate": verdict.to_record()}
         updates = {
             k: {
                 "reward": 0.3 + 0.06 * k,
@@ -129,16 +120,7 @@ def run(tmp_path):
         validation = {
             k: {"greedy": 0.5 + 0.045 * k, "sampled": 0.4 + 0.05 * k, "harder_greedy": 0.2 + 0.03 * k} for k in range(0, 11, 2)
         }
-        results = RunResults(
-            summary,
-            config=CONFIG,
-            curated=curated,
-            evaluations=evaluations,
-            updates=updates,
-            validation=validation,
-            best_iteration=8,
-            lineage={"Code": {"git commit": "4f1d2c3"}, "Data": {"traces": "sha256:77aa"}},
-        )
+        results = RunFolders(curated, evaluations, summary["gate"], updates, validation, best_iteration=8)
         return SimpleNamespace(tasks=tasks, curated=curated, evaluations=evaluations, summary=summary, results=results)
 
     return build

@@ -4,8 +4,8 @@ import csv
 import json
 from dataclasses import replace
 
-from tracewheel.report import load_report_data
 from tracewheel.report.figures import write_figures
+from tracewheel.report.results import results_of
 
 
 def test_metrics_and_plots_are_the_reports_figures(run, tmp_path):
@@ -21,7 +21,7 @@ def test_metrics_and_plots_are_the_reports_figures(run, tmp_path):
     out.mkdir()
     metrics = write_figures(results, tmp_path / "rl", out)
 
-    data = load_report_data(results)
+    data = results_of(finished.curated, finished.evaluations)
     assert metrics == json.loads((out / "metrics.json").read_text())
     assert metrics["cost"] == {"training_episodes": 24, "training_tokens": 150, "evaluation_tokens": 100 * 8}
     assert metrics["eval"]["rl"].keys() == {"held_out", "harder", "sampled"}
@@ -49,9 +49,7 @@ def test_what_is_unknown_is_left_out(run, tmp_path):
     (tmp_path / "rl").mkdir()
     out = tmp_path / "figures"
     out.mkdir()
-    results = replace(
-        finished.results, summary={"gate": {"verdict": "refused"}}, updates={}, validation={}, best_iteration=None
-    )
+    results = replace(finished.results, gate={"verdict": "refused"}, updates={}, validation={}, best_iteration=None)
     metrics = write_figures(results, tmp_path / "rl", out)
     assert metrics["gate"] == {"verdict": "refused"} and metrics["train"] == {"iterations": 0}
     assert (out / "learning.csv").read_text() == "iteration,greedy,sampled\n"

@@ -67,7 +67,7 @@ def test_the_floor_bounds_weights_and_uniform_ignores_evidence():
 
 
 def test_decay_shrinks_evidence_and_drops_tasks_no_longer_offered():
-    choices = sampler(decay=0.5, tasks=["kept"])
+    choices = sampler(tasks=["kept"])
     choices.observe("kept", 6, 2)
     choices.observe("gone", 1, 0)
     choices.decay()
@@ -78,7 +78,7 @@ def test_decay_shrinks_evidence_and_drops_tasks_no_longer_offered():
 
 
 def test_earlier_evidence_counts_less_when_a_task_is_rolled_out_again():
-    choices = sampler(retain=0.5, tasks=["again", "once"])
+    choices = sampler(tasks=["again", "once"])
     choices.observe("again", 0, 8)
     choices.observe("once", 0, 8)
     choices.observe("again", 6, 2)

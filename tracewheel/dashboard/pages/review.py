@@ -98,7 +98,7 @@ async def decision(request: Request) -> Response:
     fields = await read_form(request, ask.desk.access)
     run, decide = ask.run, ask.desk.decide
     if decide is None:
-        raise InputError("this dashboard cannot move the champion: use `tracewheel approve`")
+        raise InputError("this dashboard cannot move the champion: use `tracewheel champion approve`")
     said, who = fields.get("decision", ""), fields.get("who", "")
     if said not in DECISIONS:
         raise InputError(f"decision {said!r}: give {' or '.join(DECISIONS)}")

@@ -36,9 +36,9 @@ class SeveralArgs(Strict):
 class SeveralEnvironments:
     """Environments of one profile: its logs, its tasks, and its training batches are of all of them.
 
-    >>> several = SeveralEnvironments(SeveralArgs(members=({"kind": "workspace"}, {"kind": "assistant"})))
-    >>> several.member("assistant").kind
-    'assistant'
+    >>> several = SeveralEnvironments(SeveralArgs(members=({"kind": "workspace"}, {"kind": "order_desk"})))
+    >>> several.member("order_desk").kind
+    'order_desk'
 
     A task names the member that it belongs to, so that its episodes have that member's system prompt and tools. The tools of
     this environment are those of all members, for what looks at a run as a whole.

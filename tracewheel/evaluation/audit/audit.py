@@ -16,7 +16,7 @@ from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task
 from tracewheel.environments import Solver, TaskMaker, make_environment, open_environment
 from tracewheel.evaluation.audit.attempts import Attempts, attempts_of
-from tracewheel.evaluation.audit.figures import figures_of
+from tracewheel.evaluation.audit.figures import CHANGES, LIMITS, SEED, figures_of
 from tracewheel.evaluation.audit.judging import LEAST_REPEATED, REPEATED, Judge, Judged, repeats_of
 from tracewheel.evaluation.audit.play import Call
 from tracewheel.evaluation.audit.probes import Probe, probes_of
@@ -74,13 +74,13 @@ def audit(
     for spec, (judge, own, judged) in sorted(by_verifier.items()):
         say(f"{parse_kind(spec).kind}: {len(own)} episodes")
         again = _most_repeats(config.audit.seconds, judge.seconds / len(own))
-        repeats = repeats_of(spec, own, judged, config.audit.seed, again)
-        figures = figures_of(config.audit, own, judged, repeats)
+        repeats = repeats_of(spec, own, judged, SEED, again)
+        figures = figures_of(own, judged, repeats)
         found[spec] = {"kind": parse_kind(spec).kind, "at_gate": judge.at_gate, **figures}
     swayed = {}
     for spec, rubrics in judges.items() if attempts else ():
         say(f"{parse_kind(spec).kind} of the rubric {' and '.join(rubrics)}: {len(attempts)} tasks")
-        swayed[spec] = {"rubrics": rubrics, **sway_of(config.audit, spec, attempts)}
+        swayed[spec] = {"rubrics": rubrics, **sway_of(spec, attempts)}
     result = {
         "verdict": "failed" if "failed" in {item["verdict"] for item in (*found.values(), *swayed.values())} else "passed",
         "tasks": len({probe.task.id for _, own, _ in by_verifier.values() for probe in own}),
@@ -88,7 +88,7 @@ def audit(
         "left_out": left_out,
         "exploitable": max(item["exploitable"]["upper"] for item in found.values() if item["at_gate"]),
         "environments": sorted({probe.task.environment for _, own, _ in by_verifier.values() for probe in own}),
-        "limits": config.audit.model_dump(mode="json"),
+        "limits": config.audit.model_dump(mode="json") | LIMITS,
         "verifiers": found,
         "judges": swayed,
     }
@@ -107,7 +107,7 @@ def generated_tasks(config: AuditSections) -> list[Task]:
     environment = make_environment(config.environment.spec)
     if not isinstance(environment, TaskMaker):
         raise DataError(f"environment {config.environment.kind} makes no tasks: give those of a curation with --curated")
-    return environment.make_tasks(config.audit.tasks, config.audit.seed)
+    return environment.make_tasks(config.audit.tasks, SEED)
 
 
 def tasks_to_audit(config: AuditSections, tasks: Sequence[Task]) -> list[Task]:
@@ -177,8 +177,8 @@ def _play_and_judge(
                 break
             near = [solved[(place + step) % len(solved)] for step in range(1, min(OTHERS, len(solved) - 1) + 1)]
             others = [known[other.id] for other in near if other.environment == task.environment]
-            world, audit_seed = worlds[task.environment], config.audit.seed
-            probes = list(probes_of(task, world, known[task.id], others, config.audit.changes, audit_seed))
+            world = worlds[task.environment]
+            probes = list(probes_of(task, world, known[task.id], others, CHANGES, SEED))
             for number, spec in enumerate([verifier] if verifier else deciding_verifiers(config, task)):
                 if spec not in asked:
                     asked[spec] = (Judge(spec), [], [])
@@ -187,7 +187,7 @@ def _play_and_judge(
                 own += probes
                 judged += [judge(task, probe.episode.record()) for probe in probes]
             if done < for_judges:
-                attempts.append(attempts_of(task, world, known[task.id], audit_seed))
+                attempts.append(attempts_of(task, world, known[task.id], SEED))
             done += 1
         return asked, attempts, len(tasks) - len(solved), len(solved) - done
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracewheel.config import AuditConfig
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Task
 from tracewheel.evaluation.audit.judging import Judged, Repeats
@@ -14,6 +13,16 @@ from tracewheel.evaluation.audit.play import Played
 from tracewheel.evaluation.audit.probes import Probe
 
 SHOWN_CHARACTERS = 400
+
+
+# A verifier fails where it accepts more of the wrong episodes of a kind, or refuses more of the right ones.
+MAX_FALSE_ACCEPT = MAX_FALSE_REJECT = 0.01
+MAX_FLIPS = 0.1  # the share of a judge's verdicts that one change may flip
+CONFIDENCE = 0.95  # of the intervals
+EXAMPLES = 3  # kept of each kind
+CHANGES = 4  # changed solutions of a kind that are tried for each known one
+SEED = 0
+LIMITS = {"max_false_accept": MAX_FALSE_ACCEPT, "max_false_reject": MAX_FALSE_REJECT, "max_flips": MAX_FLIPS}
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Rate:
     doubtful: int
 
 
-def figures_of(config: AuditConfig, probes: Sequence[Probe], judged: Sequence[Judged], repeats: Repeats) -> dict[str, Any]:
+def figures_of(probes: Sequence[Probe], judged: Sequence[Judged], repeats: Repeats) -> dict[str, Any]:
     """The result of a verifier's audit, as JSON types.
 
     `exploitable` is the share of tasks on which the verifier accepts some wrong episode: a policy that learns to cheat does so
@@ -47,21 +56,18 @@ def figures_of(config: AuditConfig, probes: Sequence[Probe], judged: Sequence[Ju
     interval, which the gate takes for the share of failures that might have been accepted.
 
     Args:
-        config: The limits.
         probes: The probes.
         judged: What the verifier said, in their order.
         repeats: What it said the second time.
     """
     pairs = list(zip(probes, judged, strict=True))
-    rates = [
-        _rate(config, kind, [pair for pair in pairs if pair[0].kind == kind]) for kind in sorted({one.kind for one in probes})
-    ]
-    totals = {wants: _pooled(config, [rate for rate in rates if rate.wants == wants]) for wants in ("refuse", "accept")}
+    rates = [_rate(kind, [pair for pair in pairs if pair[0].kind == kind]) for kind in sorted({one.kind for one in probes})]
+    totals = {wants: _pooled([rate for rate in rates if rate.wants == wants]) for wants in ("refuse", "accept")}
     fooled = {probe.task.id for probe, said in pairs if _is_wrong(probe, said) and probe.wants == "refuse"}
     tasks = {probe.task.id for probe in probes}
-    one_sided = 2 * config.confidence - 1  # of the interval of both sides with the same upper end
+    one_sided = 2 * CONFIDENCE - 1  # of the interval of both sides with the same upper end
     wrong_totals = [said.total for probe, said in pairs if probe.wants == "refuse" and probe.sure and said.total is not None]
-    reasons = _reasons(config, rates, repeats)
+    reasons = _reasons(rates, repeats)
     return {
         "verdict": "failed" if reasons else "passed",
         "reasons": reasons,
@@ -75,7 +81,7 @@ def figures_of(config: AuditConfig, probes: Sequence[Probe], judged: Sequence[Ju
         "reward_of_wrong": sum(wrong_totals) / len(wrong_totals) if wrong_totals else None,
         "repeats": asdict(repeats),
         "rates": [asdict(rate) for rate in rates],
-        "examples": _examples(config, pairs),
+        "examples": _examples(pairs),
     }
 
 
@@ -90,12 +96,12 @@ def upper_end(wrong: int, n: int, confidence: float) -> float:
     return float(betaincinv(wrong + 1, n - wrong, 0.5 + confidence / 2))
 
 
-def _rate(config: AuditConfig, kind: str, pairs: Sequence[tuple[Probe, Judged]]) -> Rate:
+def _rate(kind: str, pairs: Sequence[tuple[Probe, Judged]]) -> Rate:
     unscored = sum(said.total is None for _, said in pairs)
     doubtful = sum(not probe.sure and said.accepted for probe, said in pairs)
     counted = len(pairs) - unscored - doubtful
     wrong = sum(_is_wrong(probe, said) for probe, said in pairs)
-    low, high = wilson_interval(wrong, counted, config.confidence)
+    low, high = wilson_interval(wrong, counted, CONFIDENCE)
     return Rate(kind, pairs[0][0].wants, counted, wrong, wrong / counted if counted else 0.0, low, high, unscored, doubtful)
 
 
@@ -105,15 +111,15 @@ def _is_wrong(probe: Probe, said: Judged) -> bool:
     return not said.accepted if probe.wants == "accept" else said.accepted and probe.sure
 
 
-def _pooled(config: AuditConfig, rates: Sequence[Rate]) -> dict[str, Any]:
+def _pooled(rates: Sequence[Rate]) -> dict[str, Any]:
     """All kinds together. The probes of a task hang together, so that this interval is narrower than it should be."""
     wrong, probes = sum(rate.wrong for rate in rates), sum(rate.probes for rate in rates)
-    low, high = wilson_interval(wrong, probes, config.confidence)
+    low, high = wilson_interval(wrong, probes, CONFIDENCE)
     return {"wrong": wrong, "probes": probes, "rate": wrong / probes if probes else 0.0, "low": low, "high": high}
 
 
-def _reasons(config: AuditConfig, rates: Sequence[Rate], repeats: Repeats) -> list[str]:
-    limits = {"refuse": ("accepts", config.max_false_accept), "accept": ("refuses", config.max_false_reject)}
+def _reasons(rates: Sequence[Rate], repeats: Repeats) -> list[str]:
+    limits = {"refuse": ("accepts", MAX_FALSE_ACCEPT), "accept": ("refuses", MAX_FALSE_REJECT)}
     reasons = []
     for rate in sorted(rates, key=lambda rate: -rate.rate):
         word, most = limits[rate.wants]
@@ -128,11 +134,11 @@ def _reasons(config: AuditConfig, rates: Sequence[Rate], repeats: Repeats) -> li
     return reasons
 
 
-def _examples(config: AuditConfig, pairs: Sequence[tuple[Probe, Judged]]) -> list[dict[str, Any]]:
+def _examples(pairs: Sequence[tuple[Probe, Judged]]) -> list[dict[str, Any]]:
     """Wrong results, the most certain first, some of each kind; then doubtful ones and errors, one of each kind."""
     found: list[dict[str, Any]] = []
     for what, most, chosen in (
-        ("wrong", config.examples, [pair for pair in pairs if _is_wrong(*pair)]),
+        ("wrong", EXAMPLES, [pair for pair in pairs if _is_wrong(*pair)]),
         ("doubtful", 1, [pair for pair in pairs if not pair[0].sure and pair[1].accepted]),
         ("unscored", 1, [pair for pair in pairs if pair[1].total is None]),
     ):

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from tracewheel.config import AuditConfig
 from tracewheel.core.given_kinds import give_changed
 from tracewheel.core.kinds import kind_text, parse_kind
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Task
 from tracewheel.evaluation.audit.attempts import Attempts, at_length, in_other_words, injected
-from tracewheel.evaluation.audit.figures import example_of
+from tracewheel.evaluation.audit.figures import CONFIDENCE, EXAMPLES, MAX_FALSE_ACCEPT, MAX_FLIPS, example_of
 from tracewheel.evaluation.audit.play import Played
 from tracewheel.scoring.verifiers import Verdict, episode_from, make_verifier
 from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
@@ -58,7 +57,7 @@ class Case:
 Ask = Callable[[Attempts], list[Case]]
 
 
-def sway_of(config: AuditConfig, spec: str, attempts: Sequence[Attempts]) -> dict[str, Any]:
+def sway_of(spec: str, attempts: Sequence[Attempts]) -> dict[str, Any]:
     """How far a judge is swayed, as JSON types. Each rate is over tasks, with its interval.
 
     `tells` is the share of tasks on which the right attempt is ahead of the wrong one; `flips`, by change, that on which the
@@ -66,7 +65,6 @@ def sway_of(config: AuditConfig, spec: str, attempts: Sequence[Attempts]) -> dic
     `injections` have the rates of each attempt and each text.
 
     Args:
-        config: The limits.
         spec: A judge of a kind in `JUDGES`.
         attempts: A right and a wrong attempt of each task.
 
@@ -79,21 +77,21 @@ def sway_of(config: AuditConfig, spec: str, attempts: Sequence[Attempts]) -> dic
         cases = [case for found in pool.map(ask, attempts) for case in found]
     cases.sort(key=lambda case: case.kind)
     by_kind = {kind: list(own) for kind, own in groupby(cases, key=lambda case: case.kind)}
-    rates = [_rate(config, kind, own) for kind, own in by_kind.items() if kind != "tells"]
-    tells = _rate(config, "tells", by_kind["tells"])
+    rates = [_rate(kind, own) for kind, own in by_kind.items() if kind != "tells"]
+    tells = _rate("tells", by_kind["tells"])
     changes = sorted({rate["kind"].partition(".")[0] for rate in rates} - {INJECTED})
-    reasons = _reasons(config, rates, tells, changes)
+    reasons = _reasons(rates, tells, changes)
     return {
         "kind": parse_kind(spec).kind,
         "verdict": "failed" if reasons else "passed",
         "reasons": reasons,
         "tasks": len(attempts),
         "tells": tells,
-        "flips": {change: _pooled(config, change, cases) for change in changes},
-        "injected": _pooled(config, INJECTED, cases),
+        "flips": {change: _pooled(change, cases) for change in changes},
+        "injected": _pooled(INJECTED, cases),
         "changes": [rate for rate in rates if not rate["kind"].startswith(INJECTED)],
         "injections": [rate for rate in rates if rate["kind"].startswith(INJECTED)],
-        "examples": _examples(config, by_kind),
+        "examples": _examples(by_kind),
     }
 
 
@@ -228,11 +226,11 @@ def _episode(attempt: Played) -> Any:
     return episode_from(attempt.messages, attempt.start, attempt.state)
 
 
-def _rate(config: AuditConfig, kind: str, cases: Sequence[Case]) -> dict[str, Any]:
+def _rate(kind: str, cases: Sequence[Case]) -> dict[str, Any]:
     """`tasks` count, `swayed` of them; on `unscored` there was no verdict, and on `flagged` the text was taken out before."""
     counted = [case for case in cases if case.swayed is not None]
     swayed, moved = sum(case.swayed is True for case in counted), [case.moved for case in cases if case.moved is not None]
-    low, high = wilson_interval(swayed, len(counted), config.confidence)
+    low, high = wilson_interval(swayed, len(counted), CONFIDENCE)
     return {
         "kind": kind,
         "tasks": len(counted),
@@ -246,18 +244,18 @@ def _rate(config: AuditConfig, kind: str, cases: Sequence[Case]) -> dict[str, An
     }
 
 
-def _pooled(config: AuditConfig, change: str, cases: Sequence[Case]) -> dict[str, Any]:
+def _pooled(change: str, cases: Sequence[Case]) -> dict[str, Any]:
     """The share of tasks on which any case of a change sways: tasks are independent, what is tried on one is not."""
     by_task: dict[str, bool] = {}
     for case in cases:
         if case.swayed is not None and case.kind.partition(".")[0] == change:
             by_task[case.task.id] = by_task.get(case.task.id, False) or case.swayed
     swayed, count = sum(by_task.values()), len(by_task)
-    low, high = wilson_interval(swayed, count, config.confidence)
+    low, high = wilson_interval(swayed, count, CONFIDENCE)
     return {"tasks": count, "swayed": swayed, "rate": swayed / count if count else None, "low": low, "high": high}
 
 
-def _reasons(config: AuditConfig, rates: Sequence[dict[str, Any]], tells: dict[str, Any], changes: Sequence[str]) -> list[str]:
+def _reasons(rates: Sequence[dict[str, Any]], tells: dict[str, Any], changes: Sequence[str]) -> list[str]:
     if not tells["tasks"]:
         return ["gives no verdict on any task"]
     reasons = []
@@ -265,19 +263,19 @@ def _reasons(config: AuditConfig, rates: Sequence[dict[str, Any]], tells: dict[s
         change, _, attempt = rate["kind"].partition(".")
         if not rate["swayed"]:
             continue
-        if change == INJECTED and rate["rate"] > config.max_false_accept:
+        if change == INJECTED and rate["rate"] > MAX_FALSE_ACCEPT:
             reasons.append(f"is talked into {rate['swayed']} of {rate['tasks']} wrong attempts by {rate['kind']}")
-        if change in changes and rate["rate"] > config.max_flips:
+        if change in changes and rate["rate"] > MAX_FLIPS:
             who = "attempts" if attempt == "both" else f"{attempt} attempts"
             reasons.append(f"flips on {rate['swayed']} of {rate['tasks']} {who} with another {change}")
     return reasons
 
 
-def _examples(config: AuditConfig, by_kind: dict[str, list[Case]]) -> list[dict[str, Any]]:
+def _examples(by_kind: dict[str, list[Case]]) -> list[dict[str, Any]]:
     found = []
     for kind, cases in by_kind.items():
         swayed = [case for case in cases if case.swayed and kind != "tells"]
-        for case in swayed[: config.examples]:
+        for case in swayed[:EXAMPLES]:
             found.append(
                 example_of("swayed", kind, "", case.task, case.shown, case.after.total, explanation=case.after.explanation)
             )

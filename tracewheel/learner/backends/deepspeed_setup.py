@@ -93,7 +93,7 @@ def partition_frozen(config: DeepSpeedConfig, device: str, model: nn.Module) -> 
 def join_processes(config: DeepSpeedConfig, device: str) -> Any:
     """Join the process group; returns the DeepSpeed module."""
     deepspeed = _import_deepspeed(device)
-    join(device, config.timeout_minutes)
+    join(device)
     deepspeed.init_distributed()
     return deepspeed
 

@@ -12,6 +12,8 @@ from datetime import timedelta
 
 from tracewheel.core.errors import InfrastructureError
 
+TIMEOUT_MINUTES = 30.0  # how long a process waits for the others before the update fails
+
 
 def started() -> bool:
     """Whether torchrun has started this process."""
@@ -33,12 +35,11 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def join(device: str, timeout_minutes: float) -> None:
+def join(device: str) -> None:
     """Join the process group: gloo between CPUs, plus NCCL between GPUs.
 
     Args:
         device: "cpu" or "cuda"; a process takes the GPU with its local rank.
-        timeout_minutes: How long a process waits for the others before the update fails.
 
     Raises:
         InfrastructureError: torchrun did not start this process, or the processes did not meet in time.
@@ -54,7 +55,7 @@ def join(device: str, timeout_minutes: float) -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     kinds = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     try:
-        distributed.init_process_group(kinds, timeout=timedelta(minutes=timeout_minutes))
+        distributed.init_process_group(kinds, timeout=timedelta(minutes=TIMEOUT_MINUTES))
     except (RuntimeError, ValueError, OSError) as error:
         raise InfrastructureError(f"process {rank()} of {world_size()} did not find the others: {error}") from error
     atexit.register(_leave)

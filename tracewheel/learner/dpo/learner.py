@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracewheel.learner.backends.backend import Backend
     from tracewheel.learner.models import Models
 
+MARGIN = 0.5  # the least difference of the rewards of a pair
 OPTIMIZER = "optimizer.pt"
 
 
@@ -55,7 +56,7 @@ def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateF
     settings = config.learner
     assert isinstance(settings, DpoConfig)
     rng = random.Random(f"dpo-{config.seed}-{iteration}")
-    pairs = preference_pairs(trajectories, per_group=settings.pairs_per_group, margin=settings.margin, rng=rng)
+    pairs = preference_pairs(trajectories, per_group=settings.pairs_per_group, margin=MARGIN, rng=rng)
     groups = set(trajectories["group"].astype(str))
     figures = {
         "pairs": float(len(pairs)),

@@ -28,7 +28,7 @@ def kl_term(
 
     Args:
         config: estimator and correction; the caller applies weight and place.
-        direction: see `direction_at`.
+        direction: `reverse` or `forward`.
         logprobs: [B, T] of the policy, with gradients.
         reference: [B, T] of the reference policy.
         behaviour: [B, T] of the policy that sampled the tokens.

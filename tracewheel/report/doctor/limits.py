@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tracewheel.config import Ceiling, Floor
+from tracewheel.config import Limits
 from tracewheel.report.doctor.finding import Severity
 
 
-def severity_above(value: float, limits: Ceiling, *, lower_bound: float | None = None) -> Severity:
+def severity_above(value: float, limits: Limits, *, lower_bound: float | None = None) -> Severity:
     """The severity of a figure that should stay low.
 
     Args:
@@ -17,7 +17,7 @@ def severity_above(value: float, limits: Ceiling, *, lower_bound: float | None =
     return "severe" if value >= limits.severe else "warning"
 
 
-def severity_below(value: float, limits: Floor, *, upper_bound: float | None = None) -> Severity:
+def severity_below(value: float, limits: Limits, *, upper_bound: float | None = None) -> Severity:
     """The severity of a figure that should stay high.
 
     Args:

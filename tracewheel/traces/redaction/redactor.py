@@ -19,16 +19,14 @@ from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import Quarantined, withheld
-from tracewheel.traces.redaction.detector import Detector
-from tracewheel.traces.redaction.encodings import TEXT_IN_BASE64, base64_runs
+from tracewheel.traces.redaction.detector import Detector, Triggers
 from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
 from tracewheel.traces.redaction.known_values import Found, KnownSecrets, telling_secrets
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
 from tracewheel.traces.redaction.search import CERTAIN, KNOWN_ELSEWHERE, SECRETS_ONLY, Search, apart, is_made, names_in, parts
-from tracewheel.traces.redaction.triggers import Triggers
-from tracewheel.traces.redaction.unescaped import QUOTES, Unescaped
+from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped, base64_runs
 
 CONTENT = ("tools", "environment", "info", "model", "created")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
@@ -41,12 +39,13 @@ PERCENT = r"%(?:25)*[2-7][0-9a-fA-F]"
 PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
+KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
 PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
 
 
 def key_digest(config: RedactionConfig) -> dict[str, str]:
     """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
-    key = os.environ.get(config.key_variable, "")
+    key = os.environ.get(KEY_VARIABLE, "")
     return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
@@ -62,10 +61,10 @@ class Redactor:
 
     def __init__(self, config: RedactionConfig) -> None:
         self._config = config
-        key = os.environ.get(config.key_variable, "").encode()
+        key = os.environ.get(KEY_VARIABLE, "").encode()
         if config.scope == "dataset" and not key:
             raise ConfigError(
-                f"ingest.redaction.scope 'dataset' needs a key: set the environment variable {config.key_variable} to a long"
+                f"ingest.redaction.scope 'dataset' needs a key: set the environment variable {KEY_VARIABLE} to a long"
                 " random text and keep it, or choose scope 'trace'"
             )
         self._key, self._dataset_key = key, key if config.scope == "dataset" else None

@@ -107,7 +107,7 @@ def _documents(options: Namespace, written: _Written) -> Iterator[Document]:
         tools = _Tools(Path(options.curated) if options.curated else None)
         scores = Path(options.scores) / SCORES if options.scores else source / SCORES
         if options.scores and not scores.is_file():
-            raise DataError(f"--scores {options.scores}: holds no {SCORES}; give the output of `tracewheel score`")
+            raise DataError(f"--scores {options.scores}: holds no {SCORES}; give the output of `tracewheel stage score`")
         yield from _of_file(options.format, source / TRAJECTORIES, _Around(scores, tools), written)
     else:
         yield from _of_run(options, written)

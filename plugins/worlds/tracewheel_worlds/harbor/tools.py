@@ -42,9 +42,7 @@ def tool_files() -> dict[str, BoxFile]:
     try:
         parts = [part for name in PACKAGES for part in distribution(name).files or []]
     except PackageNotFoundError as error:
-        raise DataError(
-            f"its tests may need pytest, and {error.name} is not installed: pip install 'tracewheel[dev]'"
-        ) from error
+        raise DataError(f"its tests may need pytest, and {error.name} is not installed: pip install pytest") from error
     for part in parts:
         if ".." not in part.parts and (part.suffix == ".py" or part.name == "METADATA"):
             files[f".tools/site/{part}"] = BoxFile(Path(str(part.locate())).read_bytes())

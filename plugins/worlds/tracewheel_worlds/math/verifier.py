@@ -74,7 +74,7 @@ class MathVerifier:
     Raises:
         KeyError: the goal has no `answer`.
         ValueError: the goal's is not read as mathematics.
-        ChildProcessError: math-verify is not installed (`pip install tracewheel[math]`).
+        ChildProcessError: math-verify is not installed (`pip install tracewheel-worlds[math]`).
     """
 
     kind = "math"

@@ -57,7 +57,7 @@ def graders_of_this_folder(monkeypatch):
 
 
 def test_no_task_is_begun_after_the_time_allowed(tmp_path, same_process):
-    said, config = [], sections("order_desk", tasks=5, changes=1, seconds=1e-6)
+    said, config = [], sections("order_desk", tasks=5, seconds=1e-6)
     result = audit(config, generated_tasks(config), tmp_path, say=said.append)
     assert (result["tasks"], result["left_out"], result["verdict"]) == (1, 4, "passed")
     assert result["verifiers"]["order_desk"]["repeats"]["episodes"] == judging.LEAST_REPEATED
@@ -77,7 +77,7 @@ def test_each_weak_grader_is_found_by_its_weakness(grader, tmp_path, request):
     kind, says = WEAK[grader]
     if grader != "WatchesClock":
         request.getfixturevalue("same_process")
-    found = audited(kind, tmp_path, f"weak_graders:{grader}", tasks=12, changes=2)
+    found = audited(kind, tmp_path, f"weak_graders:{grader}", tasks=12)
     assert found["verdict"] == "failed"
     assert any(re.search(says, reason) for reason in found["reasons"]), found["reasons"]
     wrong = [example for example in found["examples"] if example["what"] == "wrong"]
@@ -91,7 +91,7 @@ def test_the_gate_counts_what_its_own_rubric_accepts(weak, exploitable, tmp_path
     rubrics = {"rubric": RubricConfig(), "evaluation": EvaluationConfig(rubric=grader)}
     if weak == "training":
         rubrics = {"rubric": grader, "evaluation": EvaluationConfig(rubric=RubricConfig())}
-    config = sections("order_desk", tasks=6, changes=1).model_copy(update=rubrics)
+    config = sections("order_desk", tasks=6).model_copy(update=rubrics)
     result = audit(config, generated_tasks(config), tmp_path)
     assert set(result["verifiers"]) == {"order_desk", "weak_graders:OnlyLastCall"} and result["verdict"] == "failed"
     assert (result["exploitable"] == 1.0) is exploitable and result["judges"] == {}
@@ -103,7 +103,7 @@ def test_the_built_in_graders_pass(kind, tmp_path, same_process):
 
 
 def check_strong(kind, tmp_path):
-    found = audited(kind, tmp_path, tasks=16, changes=2)
+    found = audited(kind, tmp_path, tasks=16)
     assert (found["verdict"], found["reasons"]) == ("passed", [])
     assert found["false_accept"]["probes"] > 500 and found["false_reject"]["probes"] > 100
     assert found["doubtful"] == 0 and found["exploitable"]["tasks"] == 0
@@ -120,16 +120,16 @@ def test_the_built_in_graders_pass_on_two_hundred_tasks_and_in_another_process(k
 
 
 def test_wrong_is_counted_only_where_the_environment_tells(tmp_path, same_process, monkeypatch):
-    told = audited("workspace", tmp_path, "weak_graders:CaseBlind", tasks=8, changes=1)
+    told = audited("workspace", tmp_path, "weak_graders:CaseBlind", tasks=8)
     monkeypatch.delattr(WorkspaceEnvironment, "outcome")
-    untold = audited("workspace", tmp_path, "weak_graders:CaseBlind", tasks=8, changes=1)
+    untold = audited("workspace", tmp_path, "weak_graders:CaseBlind", tasks=8)
     assert told["doubtful"] == 0 and told["false_accept"]["wrong"] > 0
     assert untold["doubtful"] >= told["false_accept"]["wrong"] and untold["false_accept"]["wrong"] == 0
     assert {example["what"] for example in untold["examples"]} >= {"doubtful"}
 
 
 def test_a_verifier_that_always_raises_scores_nothing_and_fails(tmp_path, same_process):
-    found = audited("order_desk", tmp_path, "verdict", tasks=4, changes=1)
+    found = audited("order_desk", tmp_path, "verdict", tasks=4)
     assert found["unscored"] == found["probes"] and found["false_accept"]["probes"] == 0
     assert found["reasons"] == ["scores none of the known solutions: it raises on each"]
     assert found["examples"][0]["error"].startswith("KeyError")

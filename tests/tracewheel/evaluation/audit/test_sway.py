@@ -57,7 +57,7 @@ def swayed(chat_server, tmp_path, monkeypatch):
 
     def run(kind, bias="", held_back=False, answer=None, **settings):
         own = {"environment": EnvironmentConfig(kind="order_desk")}
-        limits = AuditConfig(tasks=TASKS, changes=1, judged_tasks=settings.pop("judged_tasks", TASKS), **settings)
+        limits = AuditConfig(tasks=TASKS, judged_tasks=settings.pop("judged_tasks", TASKS), **settings)
         plain = AuditSections(rubric=RubricConfig(), evaluation=EvaluationConfig(), audit=limits, **own)
         tasks = generated_tasks(plain)
         server = chat_server(answer or Scripted(tasks, bias))

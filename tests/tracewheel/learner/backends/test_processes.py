@@ -24,7 +24,7 @@ def none_kept():
 
 
 def test_an_error_in_a_process_is_raised_by_the_update(profile_with, inputs, adapter, tmp_path, on_two):
-    """Started in the way of `tracewheel update` and of the flow."""
+    """Started in the way of `tracewheel stage update` and of the flow."""
     profile, absent = UpdateSections.of(profile_with(on_two())), tmp_path / "absent.parquet"
     with pytest.raises(DataError, match=r"absent\.parquet: no such file"):
         update_by_processes(profile, UpdateFiles(inputs[0], [absent], adapter.parent, adapter, tmp_path / "out"), iteration=1)
@@ -53,7 +53,7 @@ def test_the_command_runs_under_torchrun(
         profile.write_text(yaml.safe_dump(profile_with(learner).model_dump(mode="json", exclude_unset=True)))
         files = {"trajectories": trajectories, "scores": scores, "state": adapter.parent, "reference": adapter}
         options = [text for name, path in files.items() for text in (f"--{name}", path)]
-        return ["--module", "flows.cli", "update", profile, *options, "--out", tmp_path / "out", "--json"]
+        return ["--module", "flows.cli", "stage", "update", profile, *options, "--out", tmp_path / "out", "--json"]
 
     printed = torchrun(*arguments(five_steps | on_two(stage=2)))
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]

@@ -7,7 +7,7 @@ import torch
 
 from tracewheel.config import KlConfig
 from tracewheel.learner.losses.kl_estimators import forward_kl, k1, k2, k3
-from tracewheel.learner.losses.kl_schedule import adapted_weight, direction_at
+from tracewheel.learner.losses.kl_schedule import adapted_weight
 
 POLICY = torch.tensor([0.5, 0.3, 0.2], dtype=torch.double).log()
 REFERENCE = torch.tensor([0.4, 0.4, 0.2], dtype=torch.double).log()
@@ -51,25 +51,13 @@ def test_forward_by_hand():
     assert forward_kl(logprobs, reference).tolist() == pytest.approx([2 * math.log(2) - 1, 0.5 - math.log(2) / 2], abs=1e-6)
 
 
-@pytest.mark.parametrize(("iteration", "expected"), [(1, "reverse"), (8, "reverse"), (9, "forward"), (10, "forward")])
-def test_the_late_direction_takes_over_at_its_share(iteration, expected):
-    config = KlConfig(late_direction="forward", late_from=0.8)
-    assert direction_at(config, iteration, 10) == expected
-    assert direction_at(KlConfig(direction="forward", late_from=0.8), iteration, 10) == "forward"
-
-
-def test_the_late_direction_from_the_start_and_never():
-    assert direction_at(KlConfig(late_direction="forward", late_from=0.0), 1, 10) == "forward"
-    assert direction_at(KlConfig(late_direction="forward", late_from=1.0), 10, 10) == "reverse"
-
-
 # Target 0.1, horizon 10, weight 0.5: errors of -0.1, 0, 0.1 and beyond the limit of 0.2 on both sides.
 @pytest.mark.parametrize(
     ("observed", "expected"),
     [(0.09, 0.495), (0.1, 0.5), (0.11, 0.505), (5.0, 0.51), (0.0, 0.49), (-3.0, 0.49), (math.nan, 0.5), (math.inf, 0.5)],
 )
 def test_the_weight_follows_the_target(observed, expected):
-    assert adapted_weight(KlConfig(target=0.1, horizon=10), 0.5, observed) == pytest.approx(expected)
+    assert adapted_weight(KlConfig(target=0.1), 0.5, observed) == pytest.approx(expected)
 
 
 def test_without_a_target_the_weight_stays():

@@ -96,7 +96,7 @@ def test_one_token_is_neither_the_loss_nor_the_weight():
         (gradient,) = torch.autograd.grad(term.sum(), logprobs)
         assert term.max() < 150 and gradient.abs().max() < 150
     assert k3(logprobs.detach(), reference).mean() < 0.075
-    target = KlConfig(target=0.05, horizon=10)
+    target = KlConfig(target=0.05)
     assert adapted_weight(target, 0.01, 38.8) == adapted_weight(target, 0.01, 0.07) == pytest.approx(0.0102)
 
 

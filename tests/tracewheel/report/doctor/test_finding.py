@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tracewheel.config import Ceiling, DoctorConfig, Floor
+from tracewheel.config import DoctorConfig, Limits
 from tracewheel.report.doctor import Finding, worst
 from tracewheel.report.doctor.limits import severity_above, severity_below
 from tracewheel.report.doctor.windows import medians, rates
@@ -44,7 +44,7 @@ def test_medians_ignore_one_outlier():
     [(0.05, None, "healthy"), (0.1, None, "warning"), (0.3, None, "severe"), (0.5, 0.09, "healthy"), (0.5, 0.1, "severe")],
 )
 def test_severity_above(value, bound, severity):
-    assert severity_above(value, Ceiling(warn=0.1, severe=0.3), lower_bound=bound) == severity
+    assert severity_above(value, Limits(0.1, 0.3), lower_bound=bound) == severity
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,17 @@ def test_severity_above(value, bound, severity):
     [(0.3, None, "healthy"), (0.2, None, "warning"), (0.05, None, "severe"), (0.0, 0.21, "healthy"), (0.0, 0.2, "severe")],
 )
 def test_severity_below(value, bound, severity):
-    assert severity_below(value, Floor(warn=0.2, severe=0.05), upper_bound=bound) == severity
+    assert severity_below(value, Limits(0.2, 0.05), upper_bound=bound) == severity
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"stop_on": ["nothing"]}, {"kl": {"warn": 1.0, "severe": 0.5}}, {"entropy": {"warn": 0.1, "severe": 0.5}}, {"kll": 1}],
+    [
+        {"stop_on": ["nothing"]},
+        {"limits": {"kl": [1.0, 0.5]}},
+        {"limits": {"entropy": [0.1, 0.5]}},
+        {"limits": {"kll": [1, 2]}},
+    ],
 )
 def test_invalid_limits_are_refused(wrong):
     with pytest.raises(ValidationError):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracewheel.config import Ceiling, DoctorConfig
+from tracewheel.config import DoctorConfig
 from tracewheel.report.doctor import CHECKS, GUARD_FILE, RunRecords, examine
 
 LATE = (5, 6)
@@ -113,7 +113,7 @@ def test_the_mismatch_limits_follow_the_learners_threshold(make_run, config):
     for threshold, severity in ((0.05, "severe"), (0.1, "warning"), (0.4, "healthy")):
         changed = with_learner(config, mismatch=config.learner.mismatch.model_copy(update={"threshold": threshold}))
         assert found(run, changed)["sampler_mismatch"].severity == severity
-    own = config.model_copy(update={"doctor": DoctorConfig(sampler_mismatch=Ceiling(warn=0.25, severe=0.35))})
+    own = config.model_copy(update={"doctor": DoctorConfig(limits={"sampler_mismatch": (0.25, 0.35)})})
     assert found(run, own)["sampler_mismatch"].severity == "warning"
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trace
+from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.patterns import secret_detectors
 from tracewheel.traces.redaction.personal_data import luhn_digit, personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, is_pseudonym
-from tracewheel.traces.redaction.redactor import ESCAPED, Redactor
-from tracewheel.traces.redaction.triggers import Triggers
+from tracewheel.traces.redaction.redactor import ESCAPED, KEY_VARIABLE, Redactor
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 LOGS = Path(__file__).parents[4] / "data/traces/workspace.jsonl"
@@ -246,11 +246,11 @@ def test_a_key_changes_the_hashes_of_users(monkeypatch):
 
 
 def test_pseudonyms_over_the_whole_dataset_need_a_key_and_do_not_depend_on_order(monkeypatch):
-    config = RedactionConfig(scope="dataset", key_variable="SOME_KEY")
-    monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(ConfigError, match="SOME_KEY"):
+    config = RedactionConfig(scope="dataset")
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match=KEY_VARIABLE):
         Redactor(config)
-    monkeypatch.setenv("SOME_KEY", "long and random")
+    monkeypatch.setenv(KEY_VARIABLE, "long and random")
     redactor = Redactor(config)
     texts = ["maria@corp.com then bob@corp.com from 185.220.101.7, 4111 1111 1111 1111", "bob@corp.com then maria@corp.com"]
     one, two = (redactor.trace(trace_of([{"role": "user", "content": text}]))[0].messages[0]["content"] for text in texts)

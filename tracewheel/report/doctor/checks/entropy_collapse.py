@@ -7,6 +7,7 @@ from tracewheel.report.doctor.limits import severity_above, severity_below
 from tracewheel.report.doctor.run_records import RunRecords
 from tracewheel.report.doctor.windows import by_iteration, medians, rates
 
+MASTERY = 0.85  # from this success on, low entropy is a policy that knows its tasks
 NAME = "entropy_collapse"
 ADVICE = (
     "The policy hardly varies while it still fails, so it will not find anything new. Raise learner.entropy.bonus "
@@ -23,19 +24,22 @@ def entropy_collapse(records: RunRecords) -> Finding:
     entropy = records.metric("entropy") or _sampled_entropy(records)
     if len(entropy) < 2:
         return not_checked(NAME, "Fewer than two iterations have a measure of entropy.")
-    settings = records.config.doctor
+    settings, window = records.config.doctor, records.config.doctor.window
     first = entropy[min(entropy)]
-    shares = {number: value / first if first > 0 else 1.0 for number, value in medians(entropy, settings.window).items()}
+    shares = {number: value / first if first > 0 else 1.0 for number, value in medians(entropy, window).items()}
     struggling = _struggling(records)
     severities: dict[int, Severity] = {
-        number: severity_below(share, settings.entropy) if number in struggling else "healthy"
+        number: severity_below(share, settings.limit("entropy")) if number in struggling else "healthy"
         for number, share in shares.items()
     }
     identical, totals = _identical_failures(records)
-    stuck = {number: rate for number, rate in rates(identical, totals, settings.window).items() if number in struggling}
+    stuck = {number: rate for number, rate in rates(identical, totals, window).items() if number in struggling}
     for number, rate in stuck.items():
         severities[number] = worst(
-            [severities.get(number, "healthy"), severity_above(rate.value, settings.zero_variance, lower_bound=rate.low)]
+            [
+                severities.get(number, "healthy"),
+                severity_above(rate.value, settings.limit("zero_variance"), lower_bound=rate.low),
+            ]
         )
     evidence = {
         "nats a token at the start": first,
@@ -62,7 +66,7 @@ def _struggling(records: RunRecords) -> set[int]:
         return {item.number for item in records.iterations}
     success = by_iteration(records.episodes.groupby("iteration")["success"].mean().dropna())
     means = medians(success, records.config.doctor.window)
-    return {item.number for item in records.iterations if means.get(item.number, 0.0) < records.config.doctor.mastery}
+    return {item.number for item in records.iterations if means.get(item.number, 0.0) < MASTERY}
 
 
 def _identical_failures(records: RunRecords) -> tuple[dict[int, int], dict[int, int]]:

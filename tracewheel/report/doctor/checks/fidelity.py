@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracewheel.evaluation.gate import MIN_FIDELITY
 from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
 
@@ -10,7 +11,7 @@ MANY = 0.1  # share of requests with assistant messages that the policy did not 
 ADVICE = (
     "Tokens that the policy sampled for its programs are not trained on, or the learner computes other log-probabilities for "
     "them. Episodes without a score and answers that nobody waited for (`lost_tokens`) cost the first share, another model or "
-    "precision the second; the gate refuses such a run (gate.min_fidelity)."
+    "precision the second; the gate refuses such a run."
 )
 EDITS = (
     "Programs send back assistant messages that the policy did not say. What they wrote is read, but not trained on; let them "
@@ -19,7 +20,7 @@ EDITS = (
 
 
 def fidelity(records: RunRecords) -> Finding:
-    """An update below `gate.min_fidelity`, or many requests that no turn of the policy matches."""
+    """An update below `MIN_FIDELITY`, or many requests that no turn of the policy matches."""
     measured = records.metric("fidelity")
     if not measured:
         return not_checked(NAME, "No program played the episodes.")
@@ -27,12 +28,12 @@ def fidelity(records: RunRecords) -> Finding:
     shares = {number: unmatched.get(number, 0.0) / count for number, count in asked.items() if count}
     evidence = {
         "least": min(measured.values()),
-        "asked for": records.config.gate.min_fidelity,
+        "asked for": MIN_FIDELITY,
         "lost tokens": int(sum(records.metric("lost_tokens").values())),
         "unmatched requests": int(sum(unmatched.values())),
         "by_iteration": measured,
     }
-    low = tuple(number for number, value in measured.items() if value < records.config.gate.min_fidelity)
+    low = tuple(number for number, value in measured.items() if value < MIN_FIDELITY)
     edited = tuple(number for number, share in shares.items() if share >= MANY)
     if low:
         return Finding(NAME, "severe", evidence, ADVICE, low)

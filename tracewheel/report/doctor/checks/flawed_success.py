@@ -28,7 +28,7 @@ def flawed_success(records: RunRecords) -> Finding:
     flawed = pd.DataFrame(found).any(axis=1)
     counts: dict[str, Any] = {name: int(flag.sum()) for name, flag in found.items() if flag.any()}
     counts["for example"] = records.episodes.loc[flawed, "id"].head(3).tolist()
-    return share_finding(NAME, records, Share(flawed, success, counts), records.config.doctor.flawed_success, ADVICE)
+    return share_finding(NAME, records, Share(flawed, success, counts), records.config.doctor.limit("flawed_success"), ADVICE)
 
 
 def flaws(records: RunRecords) -> dict[str, pd.Series]:

@@ -26,5 +26,5 @@ def invented_tools(records: RunRecords) -> Finding:
     unknown = records.episodes["unknown_tools"]
     names = Counter(name for names in unknown for name in names)
     counts = {"names": [name for name, _ in names.most_common(MOST_NAMES)]}
-    limits = records.config.doctor.invented_tools
+    limits = records.config.doctor.limit("invented_tools")
     return share_finding(NAME, records, Share(unknown.map(len), records.episodes["named_calls"], counts), limits, ADVICE)

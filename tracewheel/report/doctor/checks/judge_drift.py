@@ -34,7 +34,7 @@ def judge_drift(records: RunRecords) -> Finding:
         rise, rise_error = _change(marks[first], table, TRAINING)
         fall, fall_error = _change(table, marks[first], HELD_BACK)
         if rise > ERRORS * rise_error and fall > ERRORS * fall_error:
-            severity = severity_above(fall, records.config.doctor.fall)
+            severity = severity_above(fall, records.config.doctor.limit("fall"))
             if severity != "healthy":
                 found.append((number, severity))
     if not found:

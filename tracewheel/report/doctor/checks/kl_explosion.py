@@ -33,9 +33,9 @@ def kl_explosion(records: RunRecords) -> Finding:
     measured = {"kl": records.metric("kl") if weighted else {}, "behaviour_kl": records.metric("behaviour_kl")}
     if not any(measured.values()):
         return not_checked(NAME, "No update has the metrics kl or behaviour_kl.")
-    figures = {name: medians(values, settings.window) for name, values in measured.items() if values}
+    figures = {name: medians(values, records.config.doctor.window) for name, values in measured.items() if values}
     severities = {
-        (name, number): severity_above(value, settings.kl)
+        (name, number): severity_above(value, settings.limit("kl"))
         for name, values in figures.items()
         for number, value in values.items()
     }

@@ -29,7 +29,7 @@ def length_explosion(records: RunRecords) -> Finding:
     if records.episodes.empty or len(numbers) < 2:
         return not_checked(NAME, "A trend needs at least two iterations.")
     settings = records.config.doctor
-    size = min(settings.window, len(numbers) // 2)
+    size = min(records.config.doctor.window, len(numbers) // 2)
     early = records.span(numbers[:size])
     before = _tokens_by_task(early)
     factors: dict[int, float] = {}
@@ -41,7 +41,7 @@ def length_explosion(records: RunRecords) -> Finding:
         if early.empty or late.empty:
             continue
         factors[number] = growth(early, late, before)
-        severity = severity_above(factors[number], settings.length)
+        severity = severity_above(factors[number], settings.limit("length"))
         gained = late["success"].mean() - early["success"].mean() > GAIN
         severities[number] = "warning" if severity == "severe" and gained else severity
     sick = tuple(number for number, severity in severities.items() if severity != "healthy")

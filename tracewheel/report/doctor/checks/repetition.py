@@ -7,6 +7,7 @@ from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
 from tracewheel.scoring.flaws import LOOP
 
+REPEATED_PHRASES = 0.5  # the share of repeated phrases in one turn
 NAME = "repetition"
 ADVICE = (
     "Episodes go in circles. Often the entropy has collapsed or a cap rewards length: raise rollout.temperature or "
@@ -19,8 +20,8 @@ def repetition(records: RunRecords) -> Finding:
     if records.episodes.empty:
         return not_checked(NAME, "No trajectories are stored.")
     loops = records.episodes["loop"] >= LOOP
-    phrases = records.episodes["repetition"] >= records.config.doctor.repeated_phrases
+    phrases = records.episodes["repetition"] >= REPEATED_PHRASES
     counts = {"with a loop of calls": int(loops.sum()), "with a repeating turn": int(phrases.sum())}
-    limits = records.config.doctor.repetition
+    limits = records.config.doctor.limit("repetition")
     share = Share(loops | phrases, records.episodes["id"].notna(), counts)
     return share_finding(NAME, records, share, limits, ADVICE)

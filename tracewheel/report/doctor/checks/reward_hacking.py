@@ -70,7 +70,7 @@ def _validation_marks(records: RunRecords) -> pd.DataFrame:
 
 def _validation_falls(records: RunRecords, marks: pd.DataFrame) -> list[dict[str, Any]]:
     """Candidates significantly worse than the start, or than the best before them, while the reward rose."""
-    limits, falls = records.config.doctor.fall, []
+    limits, falls = records.config.doctor.limit("fall"), []
     for position, number in enumerate(int(column) for column in marks.columns):
         if position == 0 or not _rose(records, "total", number):
             continue
@@ -103,7 +103,9 @@ def _grader_falls(records: RunRecords, graders: list[str]) -> list[dict[str, Any
         error = (error_before**2 + error_after**2) ** 0.5
         if before - after > FALL * error:
             what = f"grader {grader.removeprefix(GRADER)}"
-            falls.append(_fall(what, number, severity_above(before - after, records.config.doctor.fall), before, after))
+            falls.append(
+                _fall(what, number, severity_above(before - after, records.config.doctor.limit("fall")), before, after)
+            )
     return [item for item in falls if item["severity"] != "healthy"]
 
 

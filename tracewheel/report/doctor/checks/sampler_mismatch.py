@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tracewheel.config import Ceiling, DoctorSections
+from tracewheel.config import DoctorSections, Limits
 from tracewheel.report.doctor.finding import Finding, not_checked, worst
 from tracewheel.report.doctor.limits import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
@@ -21,10 +21,12 @@ ADVICE = (
 )
 
 
-def limits_of(config: DoctorSections) -> Ceiling:
+def limits_of(config: DoctorSections) -> Limits:
     """The doctor's own limits, or those derived from the learner's threshold."""
     threshold = config.learner.mismatch.threshold
-    return config.doctor.sampler_mismatch or Ceiling(warn=threshold, severe=SEVERE * threshold)
+    if "sampler_mismatch" in config.doctor.limits:
+        return config.doctor.limit("sampler_mismatch")
+    return Limits(threshold, SEVERE * threshold)
 
 
 def sampler_mismatch(records: RunRecords) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracewheel.config import Ceiling
+from tracewheel.config import Limits
 from tracewheel.report.doctor.finding import Finding, not_checked, worst
 from tracewheel.report.doctor.limits import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
@@ -30,7 +30,7 @@ class Share:
     counts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def share_finding(name: str, records: RunRecords, share: Share, limits: Ceiling, advice: str) -> Finding:
+def share_finding(name: str, records: RunRecords, share: Share, limits: Limits, advice: str) -> Finding:
     """Compare a share over the last iterations with its limits.
 
     It is unhealthy where the lower end of its 95% interval reaches the warning, so a few bad episodes among few are not

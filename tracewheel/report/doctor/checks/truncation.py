@@ -21,4 +21,4 @@ def truncation(records: RunRecords) -> Finding:
     reasons = records.episodes["stop_reason"]
     cut = reasons.isin(CAPS)
     by_cap = {f"by {cap}": int((reasons == cap).sum()) for cap in CAPS}
-    return share_finding(NAME, records, Share(cut, reasons.notna(), by_cap), records.config.doctor.truncation, ADVICE)
+    return share_finding(NAME, records, Share(cut, reasons.notna(), by_cap), records.config.doctor.limit("truncation"), ADVICE)

@@ -21,7 +21,7 @@ def unread_logs(records: RunRecords) -> Finding:
     share = intake["quarantined"] / intake["read"]
     evidence = {"quarantined": intake["quarantined"], "read": intake["read"], "share": share}
     examples = [f"{count} {reason}" for reason, count in intake["by_reason"].items()]
-    severity = severity_above(share, records.config.doctor.unread_logs)
+    severity = severity_above(share, records.config.doctor.limit("unread_logs"))
     if severity == "healthy":
         return Finding(NAME, severity, evidence)
     return Finding(NAME, severity, {**evidence, "reasons": examples, "as": list(intake["examples"].values())}, ADVICE)

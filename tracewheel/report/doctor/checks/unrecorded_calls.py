@@ -34,4 +34,4 @@ def unrecorded_calls(records: RunRecords) -> Finding:
         "share of calls": int(met.sum()) / calls if calls else 0.0,
         "tools": [name for name, _ in names.most_common(MOST_NAMES)],
     }
-    return share_finding(NAME, records, Share(met > 0, played, counts), records.config.doctor.unrecorded_calls, ADVICE)
+    return share_finding(NAME, records, Share(met > 0, played, counts), records.config.doctor.limit("unrecorded_calls"), ADVICE)

@@ -21,7 +21,7 @@ ADVICE = (
 
 def weak_start(records: RunRecords) -> Finding:
     """pass@k of the groups of the first iterations, or before the first iteration of the validation at the start."""
-    limits = records.config.doctor.pass_at_k
+    limits = records.config.doctor.limit("pass_at_k")
     groups = _first_groups(records)
     if groups is None:
         return not_checked(NAME, "Neither a validation at the start nor a scored group is stored.")

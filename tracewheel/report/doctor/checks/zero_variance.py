@@ -9,6 +9,7 @@ from tracewheel.report.doctor.limits import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
 from tracewheel.report.doctor.windows import by_iteration, rates
 
+SOLVED = 0.9  # the share of solved groups from which the tasks are too easy
 NAME = "zero_variance"
 TOO_HARD = (
     "All samples of most groups fail alike, so most episodes give no gradient. Take easier tasks or warm start first, "
@@ -34,14 +35,14 @@ def zero_variance(records: RunRecords) -> Finding:
         return not_checked(NAME, "No group has two scored samples.")
     solved = (groups["values"] == 1) & (groups["success"] > 0)
     alike = (groups["values"] == 1) & ~solved
-    limits, window = records.config.doctor.zero_variance, records.config.doctor.window
+    limits, window = records.config.doctor.limit("zero_variance"), records.config.doctor.window
 
     of = _counts(groups["size"] > 0)
     hard, easy = rates(_counts(alike), of, window), rates(_counts(solved), of, window)
     severities: dict[int, Severity] = {
         number: severity_above(rate.value, limits, lower_bound=rate.low) for number, rate in hard.items()
     }
-    mastered = [number for number, rate in easy.items() if rate.low >= records.config.doctor.solved]
+    mastered = [number for number, rate in easy.items() if rate.low >= SOLVED]
     evidence = {
         "share alike and not solved": max(rate.value for rate in hard.values()),
         "share solved by all": max(rate.value for rate in easy.values()),

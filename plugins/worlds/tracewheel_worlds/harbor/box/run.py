@@ -3,7 +3,7 @@
 What the tests start runs as the same user, so it could kill the script and write a reward in its place. How the script ended
 is therefore told by the exit status of this process, whose memory and descriptors are closed to others; who kills it ends the
 tests without a reward. All that outlives the script is ended before the box is read, and this process says that there was
-something. What remains open is said in `docs/standards.md`.
+something. What remains open is said in `plugins/bridges/docs/standards.md`.
 """
 
 import ctypes

@@ -65,7 +65,7 @@ def test_the_command(chat_server, tmp_path, capsys, monkeypatch):
         for text, label in said
     ]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["calibrate-judge", "p.yaml", "labels.jsonl", "--json", "--out", "figures.json"]) == 0
+    assert main(["audit", "p.yaml", "--labelled", "labels.jsonl", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert shown["agreement"]["rate"] == 0.75 and (shown["without_verdict"], shown["flagged"]) == (1, 1)
-    assert json.loads((tmp_path / "figures.json").read_text())["false_accept"]["rate"] == pytest.approx(1 / 3)
+    assert shown["false_accept"]["rate"] == pytest.approx(1 / 3)

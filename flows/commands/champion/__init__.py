@@ -1,0 +1,1 @@
+"""Promote, approve or roll back a champion."""

@@ -1,0 +1,1 @@
+"""Work on data sets: make tasks, record an environment, compare, filter, report."""

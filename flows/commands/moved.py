@@ -1,0 +1,51 @@
+"""Names of commands that were others before: they answer with the new one, for one version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NOW = {
+    "approve": "champion approve",
+    "promote": "champion promote",
+    "rollback": "champion rollback",
+    "status": "runs status",
+    "gc": "runs gc",
+    "sync": "runs sync",
+    "report": "runs report",
+    "labels": "runs labels",
+    "reproduce": "runs reproduce",
+    "base-policy": "stage base-policy",
+    "check-template": "stage check-template",
+    "improve": "stage improve",
+    "rollout": "stage rollout",
+    "score": "stage score",
+    "update": "stage update",
+    "warm-start": "stage warm-start",
+    "dvc": "stage",
+    "make-tasks": "data make-tasks",
+    "baseline": "evaluate --endpoint",
+    "calibrate-judge": "audit --labelled",
+    "gateway": "serve --gateway",
+}
+WHEELS = {
+    "backtest": "lab",
+    "export-traces": "lab",
+    "merge": "lab",
+    "preview": "lab",
+    "train-reward-model": "lab",
+    "sandbox": "worlds",
+}
+
+
+def moved(words: Sequence[str]) -> str:
+    """What to say of a name that is no command any more, or that of a wheel which is not installed; "" of others."""
+    first = words[0] if words else ""
+    if first in NOW:
+        rest = f" {words[1]}" if first == "dvc" and words[1:] else ""
+        return f"tracewheel {first}{rest} is now tracewheel {NOW[first]}{rest}"
+    if first in WHEELS:
+        from flows.commands.command import find_commands
+
+        if not any(command.name == first for command in find_commands(first)):
+            return f"tracewheel {first} is in the wheel tracewheel-{WHEELS[first]}, which is not installed: make setup-plugins"
+    return ""

@@ -1,0 +1,81 @@
+"""`tracewheel retrain`: the whole loop, from traces to a promoted adapter."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.commands import doctor
+from flows.commands.champion.promote import refuse_or
+from flows.commands.command import Command
+from flows.console.arguments import leak_option, note, profile_of, profile_options, profile_words
+from flows.console.look import Card
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    profile_options(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
+    parser.add_argument("--fresh", action="store_true", help="begin on the logs as they are now, even if a run is incomplete")
+    leak_option(parser)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the flow, or plan it.
+
+    Raises:
+        GateRefused: the gate did not promote the challenger.
+        UnhealthyRun: a check of `doctor.stop_on` found something severe.
+    """
+    config = profile_of(options, prefect=True)
+    from tasks.engine.reading import begin_run
+    from tasks.engine.run import Run
+    from tasks.records.template import checked_template
+
+    checked_template(Run.unread(config))  # what is missing is found before anything is started
+    if options.dry_run:
+        from flows.commands.dry_run import make_plan, show_plan
+
+        plan = make_plan(begin_run(config, fresh=options.fresh))
+        return {**plan, "show": lambda: show_plan(plan)}
+    from flows.console.summary import show_summary
+    from flows.deploy.server import LocalServer
+    from tracewheel.core.stopping import Stopped, requested, stoppable
+
+    with stoppable(grace=0), LocalServer(Path(config.work_dir)) as server:
+        from prefect.exceptions import Abort, TerminationSignal
+
+        from flows import retrain as flow
+
+        server.wait()
+        with stoppable():  # no signal in the midst of Prefect's engine, which would call the run crashed
+            try:
+                summary = _through_prefect(flow, options)
+            except (Abort, TerminationSignal) as stop:  # the second where a signal meets Prefect's own handler, at the start
+                if request := requested():
+                    raise Stopped(request, str(stop)) from None
+                raise
+    profile = profile_words(options)
+    return refuse_or(summary["gate"], {**summary, "show": lambda: show_summary(summary, profile)})
+
+
+def _through_prefect(flow: Any, options: argparse.Namespace) -> Any:
+    """The flow's summary. Where Prefect's server is away, the same run without it: what is stored is not made again."""
+    try:
+        return flow.retrain(options.config, options.overrides, options.run_dir, fresh=options.fresh)
+    except Exception as error:
+        from tasks.engine.drivers import DirectDriver, is_prefect_away
+
+        if not is_prefect_away(error):
+            raise
+        note("Prefect's server does not answer: the run goes on without it")
+        return flow.run_alone(options.config, options.overrides, options.run_dir, DirectDriver(), fresh=options.fresh)
+
+
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    """What stopped a run: findings of the doctor."""
+    return doctor.card(options, result)
+
+
+COMMAND = Command("retrain", "the whole loop, from traces to a promoted adapter", add_options, run, card)

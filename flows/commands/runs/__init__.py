@@ -1,0 +1,1 @@
+"""Look after the runs of a work folder: state, records, reports, disk."""

@@ -1,0 +1,204 @@
+"""`tracewheel runs reproduce`: a finished run made again in a clean clone, and compared with the first stage by stage."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.commands.command import Command
+from flows.commands.compare import PAGE, format_options, in_format
+from flows.console.arguments import note, run_options
+from tracewheel.core.errors import ConfigError, DataError, NotReproduced
+
+if TYPE_CHECKING:
+    from tasks.afterwards.checkout import Code
+    from tracewheel.comparison.finished_run import FinishedRun
+    from tracewheel.comparison.stages import StageResult
+
+STAGES = (
+    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "update", "go_back",
+    "evaluate", "audit", "gate",
+)  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    run_options(parser)
+    parser.add_argument(
+        "--code", choices=("recorded", "here"), default="recorded", help="default: the run's commit and changes"
+    )
+    parser.add_argument("--repository", metavar="DIR", help="a clone that has the run's commit (default: that of the package)")
+    parser.add_argument(
+        "--environment",
+        choices=("here", "new"),
+        default="here",
+        help="this interpreter (default), or a new one from the run's lock",
+    )
+    parser.add_argument(
+        "--logs", action="append", default=[], metavar="PATH", help="where the logs lie now, if they were moved"
+    )
+    parser.add_argument(
+        "--stages", choices=STAGES, metavar="STAGE", help=f"only up to the last of this stage: {', '.join(STAGES)}"
+    )
+    parser.add_argument("--folder", metavar="DIR", help="where to make it, an empty or new folder, which stays")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder also where all is equal")
+    format_options(parser)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Make the run again, and compare.
+
+    Raises:
+        DataError: the run's code, data or parents are not to be had.
+        InfrastructureError: the run that was made again failed.
+        NotReproduced: it is not the same bit by bit.
+    """
+    from tracewheel.comparison.finished_run import FinishedRun
+    from tracewheel.comparison.reproduce_page import sections_of, title_of
+    from tracewheel.core.named_run import run_named
+
+    first = FinishedRun(run_named(options.run, options.run_dir))
+    with _folder(options) as out:
+        found = _made_again(first, options, out)
+        result = in_format(options, found, title_of(found), sections_of(found))
+        if found["verdict"] == "equal":
+            if not options.folder and not options.keep:
+                shutil.rmtree(out)
+            return result
+        raise NotReproduced(f"run {first.run_id}: {found['says']}", result, within=found["verdict"] == "within tolerance")
+
+
+@contextlib.contextmanager
+def _folder(options: argparse.Namespace) -> Iterator[Path]:
+    """An empty folder for the run; a temporary one is deleted where the run could not be made."""
+    if options.folder:
+        out = Path(options.folder).resolve()
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise DataError(f"--folder {out}: is not empty; give an empty or a new folder")
+        out.mkdir(parents=True, exist_ok=True)
+        yield out
+        return
+    out = Path(tempfile.mkdtemp(prefix="tracewheel-reproduce-")).resolve()
+    try:
+        yield out
+    except NotReproduced:
+        raise
+    except BaseException:
+        if not options.keep:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Make the run, and compare."""
+    from tasks.afterwards.checkout import check_out, code_here
+    from tasks.afterwards.data_versions import bring_base, bring_files, bring_logs
+    from tasks.afterwards.lock_environment import build_environment
+    from tasks.afterwards.reproduction import interpreter, make_again, prepare
+    from tracewheel.comparison.stages import compare_stages
+
+    if run.settings["rollout"].get("mode") == "async":
+        note("look at: the run was asynchronous, and what its workers sampled depends on time: it parts at a rollout")
+    stages = _stages_up_to(run, options.stages)
+    code = code_here(run) if options.code == "here" else check_out(run, out, _repository(options))
+    says = [*code.says, *bring_files(run.settings, code.folder), *bring_base(run, code.folder)]
+    logs, about_logs = bring_logs(run, code.folder, options.logs)
+    says += [*about_logs, *prepare(run, out, logs)]
+    python = str(build_environment(run, out / "environment")) if options.environment == "new" else interpreter()
+    for sentence in says:
+        note(sentence)
+    again = make_again(run, code, out, python=python, stages=stages, say=lambda line: note(f"  {line}"))
+    results = compare_stages(run, again.run, stages if stages < len(run.entries) else None)
+    verdict = _verdict(results)
+    first = next((item for item in results if item.state not in ("equal", "same values", "not compared")), None)
+    return {
+        "run": run.run_id,
+        "folder": str(out),
+        "code": {"kind": options.code, "commit": code.commit},
+        "environment": options.environment,
+        "notes": says,
+        "verdict": verdict,
+        "says": _says(verdict, results, first),
+        "stages": [item.to_record() for item in results],
+        "first": first.label if first else None,
+        "why": _why(run, code, python, results, first) if first or any(item.same_key is False for item in results) else [],
+    }
+
+
+def _stages_up_to(run: FinishedRun, stage: str | None) -> int:
+    """How many of the run's entries to make.
+
+    Raises:
+        ConfigError: the run has no such stage.
+    """
+    places = [place for place, entry in enumerate(run.entries, start=1) if stage is None or entry.stage == stage]
+    if not places:
+        known = ", ".join(dict.fromkeys(entry.stage for entry in run.entries))
+        raise ConfigError(f"--stages {stage}: run {run.run_id} has none; its stages are {known}")
+    return places[-1]
+
+
+def _repository(options: argparse.Namespace) -> Path | None:
+    if options.repository and not Path(options.repository).is_dir():
+        raise DataError(f"--repository {options.repository}: no such folder")
+    return Path(options.repository) if options.repository else None
+
+
+def _verdict(results: Sequence[StageResult]) -> str:
+    states = {item.state for item in results}
+    if states <= {"equal"}:
+        return "equal"
+    return "within tolerance" if states <= {"equal", "same values", "within tolerance", "not compared"} else "parts"
+
+
+def _says(verdict: str, results: Sequence[StageResult], first: StageResult | None) -> str:
+    equal = sum(item.state == "equal" for item in results)
+    if verdict == "equal":
+        return f"all {equal} stages are equal bit by bit"
+    where = f"; the first that is not is {first.label}" if first else ""
+    counts = ", ".join(
+        f"{sum(item.state == state for item in results)} {state}" for state in dict.fromkeys(r.state for r in results)
+    )
+    return f"{'within tolerance' if verdict != 'parts' else 'they part'}: of {len(results)} stages {counts}{where}"
+
+
+def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResult], first: StageResult | None) -> list[str]:
+    """What is known to differ between the two, that of the first stage that differs in front."""
+    from tasks.afterwards.reproduction import lineage_here
+    from tracewheel.comparison.causes import changed_code, environment_differences
+
+    why: list[str] = []
+    other = next((item for item in results if item.same_key is False), None)
+    stage = first or other
+    before: Mapping[str, Any] = run.lineage
+    git = before.get("git") or {}
+    if stage is not None and code.kind == "here" and git.get("commit"):
+        from tasks.engine.stage_code import TASKS
+
+        found = changed_code(git["commit"], *TASKS[stage.stage].code_of(run.config).modules)
+        why += [f"code of {stage.label} since {git['commit'][:12]}: {line}" for line in found]
+        if git.get("changed"):
+            why.append("code: the run had changes beyond its commit, so some of these may have been in it")
+    if stage is not None:
+        why += [
+            f"{stage.label}: {row['name']} {row['values'][0]} → {row['values'][1]}"
+            for row in stage.made
+            if row["name"] != "code"
+        ]
+    why += environment_differences(before, lineage_here(run, python, code))
+    if not why and first is not None:
+        why.append("nothing that is recorded differs: the stage computes otherwise each time, or something unrecorded differs")
+    return why
+
+
+COMMAND = Command(
+    "runs reproduce",
+    "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why",
+    add_options,
+    run,
+    writes=PAGE,
+)

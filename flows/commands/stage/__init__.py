@@ -1,0 +1,1 @@
+"""Single stages, as dvc.yaml calls them."""
