@@ -28,7 +28,7 @@ from tracewheel.report.doctor import (
     read_split_ledger,
     worst,
 )
-from tracewheel.report.doctor.rubric_marks import read_judges
+from tracewheel.report.doctor.run_records import read_judges
 from tracewheel.scoring.flaws import offered_tools
 
 FINDINGS_FILE = "doctor.json"

@@ -17,7 +17,7 @@ from tracewheel.dashboard.measured import Evaluation, Iteration, iterations_of, 
 from tracewheel.dashboard.rollout_digest import Digest
 from tracewheel.dashboard.text import seen
 from tracewheel.evaluation.evaluate import HELD_BACK, TRAINING
-from tracewheel.report.doctor.rubric_marks import RUBRICS, marks_of
+from tracewheel.report.doctor.run_records import RUBRICS, marks_of
 from tracewheel.report.results import Estimate, estimate_of
 
 Points = Sequence[tuple[int, float | None]]

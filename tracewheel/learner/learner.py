@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, SurrogateConfig, UpdateSections
@@ -22,7 +24,6 @@ from tracewheel.learner.advantage_estimator import AdvantageEstimator
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
 from tracewheel.learner.batch import Batch, step_totals
-from tracewheel.learner.cross_entropy import add_cross_entropy
 from tracewheel.learner.fidelity import row_figures
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
@@ -41,21 +42,40 @@ from tracewheel.learner.losses import (
     policy_loss,
     positive_example_loss,
 )
-from tracewheel.learner.losses.kl_estimators import k3
-from tracewheel.learner.losses.kl_schedule import Direction, adapted_weight
+from tracewheel.learner.losses.kl import Direction, adapted_weight, k3
 from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_clip
 from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
 from tracewheel.learner.models import load_models
-from tracewheel.learner.per_token import pad_per_token
+from tracewheel.learner.per_token import add_cross_entropy, pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
-from tracewheel.learner.positives import Positives
 from tracewheel.learner.replay_text import ReplayText
+from tracewheel.learner.scored_trajectories import succeeded
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner
 from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Which of the step's N rows are successes [N], and how many action tokens these have."""
+
+    rows: Tensor
+    tokens: int
+
+    @classmethod
+    def of(cls, trajectories: pd.DataFrame, batches: Sequence[Batch]) -> Positives:
+        """Those of the rows that a step's batches, on all processes, were cut from."""
+        found = cls(torch.from_numpy(succeeded(trajectories)), 0)
+        return cls(found.rows, sum(int(batch.action_mask[found.flags(batch)].sum()) for batch in batches))
+
+    def flags(self, batch: Batch) -> Tensor:
+        """Which rows of a batch are successes [B]; rows of padding, at position -1, are none."""
+        flags = self.rows.to(batch.rows.device)[batch.rows.clamp(min=0)]
+        return flags & (batch.rows >= 0)
+
 
 OPTIMIZER = "optimizer.pt"
 

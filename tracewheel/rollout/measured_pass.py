@@ -214,8 +214,8 @@ def _pass(backend: Backend, config: RetrainConfig, rows: list[list[int]], train:
     import pandas as pd
 
     from tracewheel.learner.batch import text_batches
-    from tracewheel.learner.cross_entropy import add_cross_entropy
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
+    from tracewheel.learner.per_token import add_cross_entropy
 
     settings = config.warm_start
     masks = [[0] * (len(row) - len(row) // 2) + [1] * (len(row) // 2) for row in rows]

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.library import Library
 from tracewheel.report.doctor import RunRecords
-from tracewheel.report.doctor.checks.sandbox_findings import sandbox_findings
+from tracewheel.report.doctor.checks.rewards import sandbox_findings
 from tracewheel.report.doctor.episode_rows import episode_rows
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tracewheel.core.types import Turn
-from tracewheel.learner.branch_credit import agent_rewards, with_credit
 from tracewheel.learner.fidelity import row_figures, token_figures, with_fidelity
+from tracewheel.learner.scored_trajectories import agent_rewards, with_credit
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
 

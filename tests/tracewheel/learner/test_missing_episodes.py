@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
 from tracewheel.core.files import read_json, read_records, write_records
 from tracewheel.core.types import Trajectory
+from tracewheel.learner.advantage_estimator import normalise
 from tracewheel.learner.advantages import turn_advantages, zero_variance_share
 from tracewheel.learner.advantages.group_statistics import clamped, group_statistics
 from tracewheel.learner.advantages.trajectories import trajectory_advantages
-from tracewheel.learner.reward_normalisation import normalise
 
 ADVANTAGES = [
     GroupAdvantageConfig(kind="group", scale=True),

@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
-from tracewheel.learner.reward_normalisation import LEAST_DEVIATION, RETAIN, deviation, normalise, normalise_turns
+from tracewheel.learner.advantage_estimator import LEAST_DEVIATION, RETAIN, deviation, normalise, normalise_turns
 
 
 def test_each_family_gets_mean_0_and_deviation_1_by_hand():

@@ -90,3 +90,16 @@ def at_the_baseline(rewards: Tensor, baselines: Tensor, groups: Groups) -> Tenso
     far = (gaps.isfinite() & (gaps > SAME)).double()
     statistics = group_statistics(far, groups)
     return (statistics.mean == 0)[statistics.index]
+
+
+def whiten(advantages: Tensor, mask: Tensor) -> Tensor:
+    """Mean 0 and standard deviation 1 over the tokens where `mask` is 1; 0 elsewhere. Shapes are kept.
+
+    The deviation is the unbiased one, + 1e-8. A single token, or tokens with one value, get 0.
+    """
+    kept = mask.bool()
+    chosen = advantages[kept].double()
+    if len(chosen) < 2:
+        return torch.zeros_like(advantages)
+    white = (chosen - chosen.mean()) / (chosen.std() + 1e-8)
+    return torch.zeros_like(advantages).masked_scatter(kept, white.to(advantages.dtype))

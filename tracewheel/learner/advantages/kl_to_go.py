@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tracewheel.learner.advantages.group_statistics import Groups, group_statistics
-from tracewheel.learner.advantages.whitening import whiten
+from tracewheel.learner.advantages.group_statistics import Groups, group_statistics, whiten
 
 
 def kl_to_go_advantages(

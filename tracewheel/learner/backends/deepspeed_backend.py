@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from tracewheel.config import DeepSpeedConfig
 from tracewheel.core.errors import InfrastructureError
-from tracewheel.learner.backends.data_parallel import DataParallelBackend
 from tracewheel.learner.backends.deepspeed_setup import (
     Scaled,
     join_processes,
@@ -24,7 +23,7 @@ from tracewheel.learner.backends.deepspeed_setup import (
     start_passes_at_the_decoder,
     zero_settings,
 )
-from tracewheel.learner.backends.process_group import ProcessGroup
+from tracewheel.learner.backends.process_group import DataParallelBackend, ProcessGroup
 from tracewheel.learner.backends.processes import world_size
 
 __all__ = ["DataParallelBackend", "DeepSpeedBackend", "partition_frozen", "partition_while_loading"]

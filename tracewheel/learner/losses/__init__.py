@@ -11,12 +11,11 @@ change the loss, and their gradients are exactly 0.
 """
 
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
+from tracewheel.learner.losses.auxiliary import entropy_weight, positive_example_loss
 from tracewheel.learner.losses.correction import correction_shares, correction_weights
 from tracewheel.learner.losses.diagnostics import Diagnostics
-from tracewheel.learner.losses.entropy import entropy_weight
-from tracewheel.learner.losses.kl_term import kl_term
+from tracewheel.learner.losses.kl import kl_term
 from tracewheel.learner.losses.policy import PolicyLoss, PolicyTokens, policy_loss
-from tracewheel.learner.losses.positive_examples import positive_example_loss
 from tracewheel.learner.losses.value import explained_variance, value_loss
 
 __all__ = [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.learner.losses.bounds import bounded
-from tracewheel.learner.losses.kl_estimators import k3
+from tracewheel.learner.losses.kl import k3
 
 
 @dataclass(frozen=True)

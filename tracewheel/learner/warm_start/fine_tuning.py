@@ -20,8 +20,8 @@ from tracewheel.core.progress import report
 from tracewheel.learner.backends import processes
 from tracewheel.learner.backends.select import make_backend, models_loading
 from tracewheel.learner.batch import text_batches
-from tracewheel.learner.cross_entropy import add_cross_entropy
 from tracewheel.learner.kernels.language_model import checkpoint_activations
+from tracewheel.learner.per_token import add_cross_entropy
 from tracewheel.learner.warm_start.demonstrations import Example
 from tracewheel.policy.adapters import ADAPTER, MODEL, peft_config, write_adapter, write_full_model
 from tracewheel.policy.chat_template import write_template

@@ -1,8 +1,7 @@
 """The doctor: checks of a run's records for the known failure modes of agentic reinforcement learning."""
 
 from tracewheel.core.run_record import LOOP_FILE, loops_of
-from tracewheel.report.doctor.checks import CHECKS
-from tracewheel.report.doctor.examine import examine
+from tracewheel.report.doctor.checks import CHECKS, examine
 from tracewheel.report.doctor.finding import SEVERITIES, Finding, worst
 from tracewheel.report.doctor.run_records import (
     GUARD_FILE,

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.learner.backends.sharding import shard_batches
+from tracewheel.learner.backends.process_group import shard_batches
 from tracewheel.learner.batch import micro_batches, step_totals
 
 

@@ -20,7 +20,7 @@ from tracewheel.config import (
 )
 from tracewheel.learner.advantages.vtrace import vtrace
 from tracewheel.learner.losses import PolicyTokens, StepTotals, aggregate, correction_weights, kl_term, policy_loss
-from tracewheel.learner.losses.kl_estimators import forward_kl, k1, k2, k3
+from tracewheel.learner.losses.kl import forward_kl, k1, k2, k3
 
 SURROGATES = [ClipConfig(), ClipConfig(dual=3.0), CispoConfig(), GspoConfig(), SapoConfig(), LikelihoodConfig()]
 AGGREGATIONS = ["token", "sequence", "constant"]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.report.doctor import Iteration, RunRecords
-from tracewheel.report.doctor.checks.fidelity import fidelity
+from tracewheel.report.doctor.checks.intake import fidelity
 
 METRICS = {"fidelity": 1.0, "requests": 100.0, "requests_unmatched": 0.0, "lost_tokens": 0.0}
 

@@ -7,8 +7,7 @@ from pydantic import ValidationError
 
 from tracewheel.config import DoctorConfig, Limits
 from tracewheel.report.doctor import Finding, worst
-from tracewheel.report.doctor.limits import severity_above, severity_below
-from tracewheel.report.doctor.windows import medians, rates
+from tracewheel.report.doctor.measures import medians, rates, severity_above, severity_below
 
 
 def test_a_finding_round_trips_through_json():

@@ -11,8 +11,7 @@ from tracewheel.operations.batches import HELD, RELEASED, Batches, LogPart
 from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, read_intake, sentences
 from tracewheel.operations.screening import Suspicion
 from tracewheel.report.doctor import RunRecords
-from tracewheel.report.doctor.checks.held_batches import held_batches
-from tracewheel.report.doctor.checks.unread_logs import unread_logs
+from tracewheel.report.doctor.checks.intake import held_batches, unread_logs
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 WHY = Suspicion("judge", "held", "2 of 70 traces hold instructions to the trainer or judge (3%)")

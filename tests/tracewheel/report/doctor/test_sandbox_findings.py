@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.report.doctor import RunRecords
-from tracewheel.report.doctor.checks.sandbox_findings import sandbox_findings
+from tracewheel.report.doctor.checks.rewards import sandbox_findings
 from tracewheel.report.doctor.episode_rows import _findings
 
 

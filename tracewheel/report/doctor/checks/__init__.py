@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from tracewheel.report.doctor.checks.entropy_collapse import entropy_collapse
-from tracewheel.report.doctor.checks.fidelity import fidelity
-from tracewheel.report.doctor.checks.flawed_success import flawed_success
-from tracewheel.report.doctor.checks.guard import guard
-from tracewheel.report.doctor.checks.held_batches import held_batches
-from tracewheel.report.doctor.checks.held_out_use import held_out_use
-from tracewheel.report.doctor.checks.invented_tools import invented_tools
-from tracewheel.report.doctor.checks.judge_drift import judge_drift
-from tracewheel.report.doctor.checks.kl_explosion import kl_explosion
-from tracewheel.report.doctor.checks.length_explosion import length_explosion
-from tracewheel.report.doctor.checks.observation_loss import observation_loss
-from tracewheel.report.doctor.checks.repetition import repetition
-from tracewheel.report.doctor.checks.reward_hacking import reward_hacking
-from tracewheel.report.doctor.checks.sampler_mismatch import sampler_mismatch
-from tracewheel.report.doctor.checks.sandbox_findings import sandbox_findings
-from tracewheel.report.doctor.checks.stale_adapter import stale_adapter
-from tracewheel.report.doctor.checks.truncation import truncation
-from tracewheel.report.doctor.checks.unread_logs import unread_logs
-from tracewheel.report.doctor.checks.unrecorded_calls import unrecorded_calls
-from tracewheel.report.doctor.checks.weak_start import weak_start
-from tracewheel.report.doctor.checks.zero_variance import zero_variance
-from tracewheel.report.doctor.finding import Finding
+from tracewheel.report.doctor.checks.episodes import (
+    flawed_success,
+    invented_tools,
+    repetition,
+    truncation,
+    unrecorded_calls,
+    weak_start,
+    zero_variance,
+)
+from tracewheel.report.doctor.checks.intake import fidelity, held_batches, held_out_use, observation_loss, unread_logs
+from tracewheel.report.doctor.checks.rewards import judge_drift, length_explosion, reward_hacking, sandbox_findings
+from tracewheel.report.doctor.checks.training import entropy_collapse, guard, kl_explosion, sampler_mismatch, stale_adapter
+from tracewheel.report.doctor.finding import Finding, not_checked
 from tracewheel.report.doctor.run_records import RunRecords
 
 Check = Callable[[RunRecords], Finding]
@@ -56,3 +48,22 @@ CHECKS: dict[str, Check] = {
         repetition,
     )
 }
+
+
+logger = logging.getLogger(__name__)
+
+
+def examine(records: RunRecords) -> list[Finding]:
+    """Run all checks; returns one finding for each, in the order of `CHECKS`.
+
+    A check whose records are missing is `not_checked`, never `healthy`.
+    """
+    return [_guarded(name, check, records) for name, check in CHECKS.items()]
+
+
+def _guarded(name: str, check: Check, records: RunRecords) -> Finding:
+    try:
+        return check(records)
+    except Exception as error:  # a user's class wrote these records; a failed check must not end the run
+        logger.warning("doctor: %s: %s: %s", name, type(error).__name__, error)
+        return not_checked(name, f"The check itself failed: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Statistics over windows of iterations: rates with intervals, and medians."""
+"""What the checks measure with: rates and medians over windows of iterations, and the severity of a figure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,34 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tracewheel.config import Limits
 from tracewheel.core.statistics import wilson_interval
+from tracewheel.report.doctor.finding import Severity
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def severity_above(value: float, limits: Limits, *, lower_bound: float | None = None) -> Severity:
+    """The severity of a figure that should stay low.
+
+    Args:
+        lower_bound: Of an estimate, the lower end of its interval; below the warning the figure is healthy.
+    """
+    if (value if lower_bound is None else lower_bound) < limits.warn:
+        return "healthy"
+    return "severe" if value >= limits.severe else "warning"
+
+
+def severity_below(value: float, limits: Limits, *, upper_bound: float | None = None) -> Severity:
+    """The severity of a figure that should stay high.
+
+    Args:
+        upper_bound: Of an estimate, the upper end of its interval; above the warning the figure is healthy.
+    """
+    if (value if upper_bound is None else upper_bound) > limits.warn:
+        return "healthy"
+    return "severe" if value <= limits.severe else "warning"
 
 
 class Rate(NamedTuple):
