@@ -9,7 +9,7 @@ from tasks.stages.ingest import ingest_traces
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE
-from tracewheel.traces.shortfall import frequent_reasons, shortfall
+from tracewheel.traces.quarantine import frequent_reasons, shortfall
 
 
 def take_in(run: Run) -> Entry:

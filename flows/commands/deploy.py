@@ -12,18 +12,42 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.command import Command
 from flows.console.arguments import note, profile_options, profile_words
 from flows.console.look import Card
-from flows.deploy.options import add_deploy_options
 
 if TYPE_CHECKING:
-    from flows.deploy.plan import Plan
+    from flows.deploy.checks import Plan
 
 # All are promised to be gone 30 s after a signal; the server needs a moment then.
 LAST_SECONDS = 28.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """When runs start, and where they run. What the options name is checked by `flows.deploy.checks`."""
     profile_options(parser)
-    add_deploy_options(parser)
+    when = parser.add_argument_group("when runs start", "at least one; a schedule and triggers may be combined")
+    when.add_argument("--cron", metavar="CRON", help='as in "0 3 * * *": minute, hour, day of month, month, day of week')
+    when.add_argument("--interval", type=float, metavar="SECONDS", help="every SECONDS seconds")
+    when.add_argument(
+        "--timezone", metavar="ZONE", help="of --cron, as in Europe/Berlin (default: schedule.timezone, else UTC)"
+    )
+    when.add_argument("--on-new-traces", metavar="DIR", help="when records have arrived in DIR since the last run")
+    when.add_argument("--min-new", type=int, metavar="N", help="how many, for --on-new-traces (default 100)")
+    when.add_argument("--on-drift", action="store_true", help="when success or the mix of tasks has drifted")
+    where = parser.add_argument_group("where runs are served")
+    where.add_argument(
+        "--port",
+        type=int,
+        help="of the Prefect server that is started without PREFECT_API_URL (default: schedule.port, else 4200)",
+    )
+    where.add_argument("--pool", metavar="NAME", help="register for this work pool of the server instead of serving")
+    where.add_argument("--image", help="of a Docker or Kubernetes pool's runs")
+    where.add_argument(
+        "--job-variable",
+        dest="job_variables",
+        action="append",
+        default=[],
+        metavar="name=value",
+        help="of the pool's jobs, as in memory_limit=8Gi; more than once",
+    )
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -32,116 +56,47 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     Without PREFECT_API_URL a Prefect server is started as well, which scheduling needs.
     """
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
-    plan = checked(options)
-    from flows.deploy.registering import earlier_profile
+    from flows.deploy.checks import checked, without_password
     from flows.deploy.server import LocalServer
     from tracewheel.core.stopping import stoppable
 
+    plan = checked(options)
     with (
         stoppable(grace=0, last=LAST_SECONDS),
         LocalServer(Path(plan.config.work_dir), scheduling=True, port=plan.port) as server,
     ):
         server.wait()
-        say_where()
-        if earlier := earlier_profile(plan):
-            note(f"retrain/{plan.name} ran {earlier} until now; a profile of another `name` would be a deployment of its own")
-        mend_flow_runs(plan)
-        if options.pool:
-            hand_over(plan)
-        else:
-            serve(plan)
+        address = without_password(os.environ["PREFECT_API_URL"].rstrip("/"))
+        note(f"Prefect server: {address}")
+        note(f"pages: {address.removesuffix('/api')}")
+        _deploy(plan)
     return {"deployment": f"retrain/{plan.name}", "pool": options.pool}
 
 
-def checked(options: argparse.Namespace) -> Plan:
-    """Check everything before anything is started.
-
-    Raises:
-        InputError: an option or a setting is wrong.
-        InfrastructureError: the work folder or the server cannot be used.
-    """
-    from flows.deploy.checks import (
-        check_notify,
-        check_place,
-        check_profile,
-        check_server,
-        check_triggers,
-        check_when,
-        timezone_of,
-        user_server,
-    )
-    from flows.deploy.plan import Plan
-    from flows.deploy.server import choose_port
-    from flows.setup import prepare_environment, resolve_config
-
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    if not options.pool:  # a pool's workers have the logs and the base
-        check_profile(config, empty=bool(options.on_new_traces))
-    prepare_environment(config.work_dir, debug=options.debug)
-    check_when(options)
-    check_triggers(options, config)
-    check_notify(config)
-    timezone = timezone_of(options, config)
-    check_place(options)
-    port, pool_type = None, ""
-    if address := user_server():
-        check_server(address)
-    else:
-        source = "--port" if options.port is not None else "schedule.port"
-        wanted = options.port if options.port is not None else config.schedule.port
-        port = choose_port(Path(config.work_dir), wanted, source)
-    if options.pool:
-        from flows.deploy.pools import check_pool
-
-        pool_type = check_pool(options.pool, options.image)
-    return Plan(options, config, timezone, port, pool_type)
-
-
-def mend_flow_runs(plan: Plan) -> None:
-    """Say which runs the server took for running although a kill had ended them; they are Crashed now."""
+def _deploy(plan: Plan) -> None:
+    """Register the deployment, and serve it, or watch for what starts its runs."""
     from flows.deploy.ends import mend
-
-    if mended := mend(plan.config):
-        note(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
-
-
-def serve(plan: Plan) -> None:
-    """Register the deployment and serve it until interrupted, one run at a time."""
     from flows.deploy.notifying import register_notifications
-    from flows.deploy.registering import make_runner
-    from flows.deploy.serving import serve as serve_runner
-    from flows.deploy.triggers import watching
-
-    runner, deployment_id = make_runner(plan)
-    register_notifications(plan, deployment_id)
-    note(f"serving retrain/{plan.name}; `prefect deployment run 'retrain/{plan.name}'` starts a run at once")
-    with watching(plan, deployment_id):
-        serve_runner(runner, deployment_id, plan.config)
-
-
-def hand_over(plan: Plan) -> None:
-    """Register the deployment for a work pool; stay only to watch for what starts runs."""
-    from flows.deploy.notifying import register_notifications
-    from flows.deploy.pools import register_for_pool
+    from flows.deploy.registering import earlier_profile, register
+    from flows.deploy.serving import serve
     from flows.deploy.triggers import has_triggers, watching
 
-    deployment_id = register_for_pool(plan)
-    register_notifications(plan, deployment_id)
     pool = plan.options.pool
+    if earlier := earlier_profile(plan):
+        note(f"retrain/{plan.name} ran {earlier} until now; a profile of another `name` would be a deployment of its own")
+    if mended := mend(plan.config):
+        note(f"{len(mended)} runs had been killed and still counted as running; they are Crashed now")
+    runner, deployment_id = register(plan)
+    register_notifications(plan, deployment_id)
+    if runner:
+        note(f"serving retrain/{plan.name}; `prefect deployment run 'retrain/{plan.name}'` starts a run at once")
+        with watching(plan, deployment_id):
+            serve(runner, deployment_id, plan.config)
     note(f"registered retrain/{plan.name}; `prefect worker start --pool {pool}` starts its runs")
     if has_triggers(plan):
         note("watching for what starts runs, until interrupted")
         with watching(plan, deployment_id):
             threading.Event().wait()
-
-
-def say_where() -> None:
-    """Say where the server is, and its pages."""
-    from flows.deploy.checks import without_password
-
-    address = without_password(os.environ["PREFECT_API_URL"].rstrip("/"))
-    note(f"Prefect server: {address}")
-    note(f"pages: {address.removesuffix('/api')}")
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

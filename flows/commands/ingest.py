@@ -120,7 +120,7 @@ def _checked(config: IngestConfig, result: dict[str, Any]) -> dict[str, Any]:
     Raises:
         DoubtfulData: too little was kept, and the settings do not allow it.
     """
-    from tracewheel.traces.shortfall import shortfall
+    from tracewheel.traces.quarantine import shortfall
 
     if (short := shortfall(result)) and not config.allow_quarantine:
         raise DoubtfulData(f"{short}; mend the logs or read them as shown, or accept it with --allow-quarantine", result)
@@ -168,7 +168,7 @@ def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[s
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """Counts, the most frequent reasons of the quarantine, and whether there is enough to go on with."""
-    from tracewheel.traces.shortfall import frequent_reasons, shortfall
+    from tracewheel.traces.quarantine import frequent_reasons, shortfall
 
     out = Path(result["out"])
     rows = [("formats", counted(result["by_format"])), ("redacted", counted(result["redacted"]))]

@@ -6,11 +6,13 @@ import argparse
 import glob
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from flows.deploy.options import MIN_NEW
+from flows.deploy.server import choose_port
+from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
 from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
@@ -18,9 +20,66 @@ from tracewheel.core.store import disk_errors
 from tracewheel.policy.gguf_base import gguf_file, is_gguf
 from tracewheel.traces.discovery import find_files
 
+PROCESS_POOL = "process"
+# A default training set has 72 tasks; most records are another attempt at a known one.
+MIN_NEW = 100
 SHORTEST_INTERVAL = 1
 LONGEST_INTERVAL = 366 * 86400
 ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked deployment.
+
+    Attributes:
+        timezone: Of the cron schedule.
+        port: Of the server that is started; None where the user has one.
+        pool_type: Of the work pool whose workers start the runs; empty where this command serves them.
+    """
+
+    options: argparse.Namespace
+    config: RetrainConfig
+    timezone: str
+    port: int | None
+    pool_type: str = ""
+
+    @property
+    def name(self) -> str:
+        """The deployment's name; the flow's is before it in Prefect."""
+        return self.config.name
+
+    @property
+    def in_container(self) -> bool:
+        """Whether the runs are elsewhere, in an image with files of its own."""
+        return self.pool_type not in ("", PROCESS_POOL)
+
+
+def checked(options: argparse.Namespace) -> Plan:
+    """Check everything before anything is started.
+
+    Raises:
+        InputError: an option or a setting is wrong.
+        InfrastructureError: the work folder or the server cannot be used.
+    """
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    if not options.pool:  # a pool's workers have the logs and the base
+        check_profile(config, empty=bool(options.on_new_traces))
+    prepare_environment(config.work_dir, debug=options.debug)
+    check_when(options)
+    check_triggers(options, config)
+    for notify in config.schedule.notify:
+        notify.address()
+    timezone = timezone_of(options, config)
+    check_place(options)
+    port = None
+    if address := user_server():
+        check_server(address)
+    else:
+        source = "--port" if options.port is not None else "schedule.port"
+        wanted = options.port if options.port is not None else config.schedule.port
+        port = choose_port(Path(config.work_dir), wanted, source)
+    return Plan(options, config, timezone, port, check_pool(options.pool, options.image) if options.pool else "")
 
 
 def check_when(options: argparse.Namespace) -> None:
@@ -70,16 +129,6 @@ def _covers(path: str, folder: Path) -> bool:
     return Path(path).is_dir() and folder.is_relative_to(Path(path).resolve())
 
 
-def check_notify(config: RetrainConfig) -> None:
-    """Check that each webhook has an address.
-
-    Raises:
-        ConfigError: the environment variable that should hold it does not.
-    """
-    for notify in config.schedule.notify:
-        notify.address()
-
-
 def check_place(options: argparse.Namespace) -> None:
     """Check what says where runs are started.
 
@@ -98,6 +147,34 @@ def check_place(options: argparse.Namespace) -> None:
         )
     if options.port is not None:
         raise ConfigError("--port: it is of the server that this command starts, and --pool takes the one in PREFECT_API_URL")
+
+
+def check_pool(name: str, image: str | None) -> str:
+    """Check that the server has the pool, and that its runs have an image where they need one.
+
+    Returns:
+        The pool's type.
+
+    Raises:
+        ConfigError: it does not, or they have none.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    with get_client(sync_client=True) as client:
+        try:
+            pool = client.read_work_pool(name)
+        except ObjectNotFound as error:
+            known = ", ".join(found.name for found in client.read_work_pools()) or "none"
+            hint = f"make it with `prefect work-pool create {name} --type process` (or docker, kubernetes)"
+            raise ConfigError(f"--pool {name}: the server has no such work pool (it has {known}); {hint}") from error
+    variables = pool.base_job_template.get("variables", {}).get("properties", {})
+    if "image" in variables and not (image or variables["image"].get("default")):
+        hint = "build one with `docker build -t tracewheel .` where this command's Dockerfile is"
+        raise ConfigError(f"--image: the pool {name} is of type {pool.type}, whose runs need the image of Tracewheel; {hint}")
+    if image and "image" not in variables:
+        raise ConfigError(f"--image: the pool {name} is of type {pool.type}, whose runs have no image; leave it out")
+    return str(pool.type)
 
 
 def timezone_of(options: argparse.Namespace, config: RetrainConfig) -> str:

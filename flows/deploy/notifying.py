@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from flows.deploy.plan import Plan
+from flows.deploy.checks import Plan
 from tracewheel.config.notify import NotifyConfig
 
 COMPLETE = tuple(f"prefect.flow-run.{name}" for name in ("Completed", "Promoted", "Refused", "AwaitingApproval"))

@@ -6,14 +6,22 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
-from flows.deploy.plan import Plan
+import yaml
+from prefect.client.orchestration import get_client
+from prefect.deployments.runner import DeploymentApplyError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.runner import Runner
+from prefect.schedules import Cron, Interval
+from prefect.types.entrypoint import EntrypointType
+
+from flows.deploy.checks import PROCESS_POOL, Plan
 from flows.deploy.turns import champion_key
+from flows.retrain import retrain
+from tracewheel.core.errors import ConfigError
 
 
 def deployment_arguments(plan: Plan) -> dict[str, Any]:
     """What both a served deployment and one for a work pool have."""
-    from prefect.types.entrypoint import EntrypointType
-
     return {
         "name": plan.name,
         "schedules": _schedules(plan),
@@ -38,19 +46,8 @@ def parameters(plan: Plan) -> dict[str, Any]:
     }
 
 
-def add_champion_limit(plan: Plan) -> None:
-    """Let Prefect know the limit that runs on different machines share."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        client.upsert_global_concurrency_limit_by_name(champion_key(plan.config), 1)
-
-
 def earlier_profile(plan: Plan) -> str | None:
     """The other profile that a deployment of this name runs at present; None when it is this one, or new."""
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-
     with get_client(sync_client=True) as client:
         try:
             found = client.read_deployment_by_name(f"retrain/{plan.name}")
@@ -60,20 +57,48 @@ def earlier_profile(plan: Plan) -> str | None:
     return earlier if earlier and earlier != parameters(plan)["profile"] else None
 
 
-def make_runner(plan: Plan) -> tuple[Any, UUID]:
-    """Prefect's runner with the deployment registered, and the deployment's id. `start` polls for runs."""
-    from prefect.runner import Runner
+def register(plan: Plan) -> tuple[Runner | None, UUID]:
+    """Register the deployment: for a pool, or with a runner, which serves it once it is started; and the deployment's id.
 
-    from flows.retrain import retrain
+    Raises:
+        ConfigError: the pool refuses a job variable.
+    """
+    # Between machines: runs of all deployments that work on this champion share it.
+    with get_client(sync_client=True) as client:
+        client.upsert_global_concurrency_limit_by_name(champion_key(plan.config), 1)
+    options, arguments = plan.options, deployment_arguments(plan)
+    if not options.pool:
+        runner = Runner(name=plan.name, limit=1, pause_on_shutdown=True)
+        return runner, cast(UUID, runner.add_flow(retrain, **arguments))
+    variables = job_variables(options.image, options.job_variables, plan.pool_type)
+    deployment: Any = retrain.to_deployment(**arguments, work_pool_name=options.pool, job_variables=variables)
+    try:
+        return None, cast(UUID, deployment.apply())
+    except (DeploymentApplyError, PrefectHTTPStatusError) as error:
+        raise ConfigError(f"--pool {options.pool}: it refuses the job variables: {_reason(error)}") from error
 
-    add_champion_limit(plan)
-    runner = Runner(name=plan.name, limit=1, pause_on_shutdown=True)
-    return runner, cast(UUID, runner.add_flow(retrain, **deployment_arguments(plan)))
+
+def job_variables(image: str | None, given: list[str], kind: str) -> dict[str, Any]:
+    """What a run's job has besides the pool's defaults, of `name=value` settings; a value is YAML.
+
+    Raises:
+        ConfigError: a setting is none.
+    """
+    variables: dict[str, Any] = {"working_dir": str(Path.cwd())} if kind == PROCESS_POOL else {}
+    if image:
+        variables["image"] = image
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        try:
+            if not (name and equals):
+                raise ConfigError(f"--job-variable {setting}: give name=value, as in memory_limit=8Gi")
+            variables[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--job-variable {name}: the value is not YAML") from error
+    return variables
 
 
 def _schedules(plan: Plan) -> list[Any]:
-    from prefect.schedules import Cron, Interval
-
     if plan.options.cron is not None:
         return [Cron(plan.options.cron, timezone=plan.timezone)]
     if plan.options.interval is not None:
@@ -89,3 +114,9 @@ def _description(plan: Plan) -> str:
         f"and lets the gate decide whether it becomes champion of {config.tracking.model_name}.\n\n"
         f"Profile: {Path(plan.options.config).resolve()}. Records, reports and adapters: {Path(config.work_dir).resolve()}."
     )
+
+
+def _reason(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    detail = response.json().get("detail") if response is not None else str(error)
+    return " ".join(str(detail).split())

@@ -18,13 +18,7 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.exceptions import PrefectException
 from prefect.runner import Runner
 from prefect.states import Cancelled
@@ -112,9 +106,8 @@ def _end(serving: _Serving, deployment_id: UUID, config: RetrainConfig, reason: 
 
 def _end_unbegun(deployment_id: UUID, config: RetrainConfig, reason: str) -> None:
     """End a run whose process is still starting: it has nothing to lose, and would hear the word late."""
-    starting = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[deployment_id]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])),
+    starting = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": [deployment_id]}, "state": {"type": {"any_": ["PENDING"]}}}
     )
     with contextlib.suppress(httpx.HTTPError, PrefectException, RuntimeError), get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=starting):

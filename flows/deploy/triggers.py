@@ -7,12 +7,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from flows.deploy.plan import Plan
+from flows.deploy.checks import Plan
 from tracewheel.core.types import content_hash
 from tracewheel.operations.arrivals import Arrivals
 
@@ -79,19 +79,9 @@ Look = Callable[[Any, UUID], None]
 
 def on_new_traces(plan: Plan) -> Look:
     """A look that starts a run when enough records have arrived in the folder since the last run that completed began."""
-    folder, least = Path(plan.options.on_new_traces), plan.options.min_new
-    arrivals = _arrivals(plan, (str(folder.resolve()),))
-
-    def look(client: Any, deployment_id: UUID) -> None:
-        if arrivals.look() < least:
-            return
-        history = read_history(client, deployment_id)
-        if history.taken_in:
-            arrivals.forget_until(history.taken_in)
-        if arrivals.total >= least and not history.busy and is_past(history.next_try):
-            start_run(client, deployment_id, f"{arrivals.total} new records in {folder}", "on-new-traces")
-
-    return look
+    folder = Path(plan.options.on_new_traces)
+    why = f"{{}} new records in {folder}"
+    return _when_arrived(_arrivals(plan, (str(folder.resolve()),)), plan.options.min_new, 0.0, why, "on-new-traces")
 
 
 def on_drift(plan: Plan) -> Look:
@@ -100,19 +90,25 @@ def on_drift(plan: Plan) -> Look:
     The run takes in and curates what is new, makes the test (`drift_looks.py`), and ends as «Skipped» with its figures
     unless it finds a drift: new evidence alone does not make it train.
     """
+    given = {"overrides": [*plan.options.overrides, f"schedule.min_new_tasks={NEVER_ENOUGH}"]}
     arrivals = _arrivals(plan, plan.config.ingest.paths)
-    overrides = [*plan.options.overrides, f"schedule.min_new_tasks={NEVER_ENOUGH}"]
+    return _when_arrived(arrivals, LEAST_FOR_DRIFT, DRIFT_SECONDS, "a look for drift in {} new records", "on-drift", given)
+
+
+def _when_arrived(
+    arrivals: Arrivals, least: int, rest: float, why: str, tag: str, parameters: dict[str, Any] | None = None
+) -> Look:
+    """A look that starts a run when `least` records have arrived, and `rest` seconds have gone since one took others in."""
 
     def look(client: Any, deployment_id: UUID) -> None:
-        if arrivals.look() < LEAST_FOR_DRIFT:
+        if arrivals.look() < least:
             return
         history = read_history(client, deployment_id)
         if history.taken_in:
             arrivals.forget_until(history.taken_in)
-        rested = history.taken_in is None or history.taken_in.timestamp() + DRIFT_SECONDS <= datetime.now(UTC).timestamp()
-        if arrivals.total >= LEAST_FOR_DRIFT and rested and not history.busy and is_past(history.next_try):
-            why = f"a look for drift in {arrivals.total} new records"
-            start_run(client, deployment_id, why, "on-drift", {"overrides": overrides})
+        rested = history.taken_in is None or is_past(history.taken_in + timedelta(seconds=rest))
+        if arrivals.total >= least and rested and not history.busy and is_past(history.next_try):
+            start_run(client, deployment_id, why.format(arrivals.total), tag, parameters)
 
     return look
 
@@ -131,13 +127,11 @@ def is_past(when: datetime | None) -> bool:
 
 def read_history(client: Any, deployment_id: UUID) -> History:
     """The deployment's last runs; those that a schedule will start later are left out."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId, FlowRunFilterExpectedStartTime
+    from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.sorting import FlowRunSort
-    from prefect.types._datetime import now
 
-    due = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[deployment_id]),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=now("UTC")),  # type: ignore[arg-type]
+    due = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": [deployment_id]}, "expected_start_time": {"before_": datetime.now(UTC)}}
     )
     runs = client.read_flow_runs(flow_run_filter=due, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=RUNS_LOOKED_AT)
     return History.of(runs)

@@ -14,8 +14,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import prefect.runtime.deployment
+import prefect.runtime.flow_run
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.concurrency.sync import concurrency
+from prefect.states import Cancelled, Running
 
 from flows.deploy.checks import without_password
 from tasks.tracking.client import sqlite_file
@@ -102,10 +111,8 @@ def _wait_for_file(config: RetrainConfig, deadline: float, stack: contextlib.Exi
 
 def _wait_for_slot(config: RetrainConfig, deadline: float, stack: contextlib.ExitStack) -> str:
     """Take the slot of all machines; returns why it could not be had. Without a deployment there is none."""
-    if not _deployment_id():
+    if not prefect.runtime.deployment.id:
         return ""
-    from prefect.concurrency.sync import concurrency
-
     name = champion_key(config)
     with _waiting() as say:
         while True:
@@ -150,25 +157,15 @@ def cancel_missed() -> None:
 
     So a server that was down, or a run longer than the interval, leaves one late run.
     """
-    me, deployment_id = _flow_run_id(), _deployment_id()
+    me, deployment_id = prefect.runtime.flow_run.id, prefect.runtime.deployment.id
     if not deployment_id:
         return
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterDeploymentId,
-        FlowRunFilterExpectedStartTime,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import StateType
-    from prefect.states import Cancelled
-    from prefect.types._datetime import now  # the filter's own type of time
-
-    late = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[deployment_id]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=cast(Any, now("UTC"))),
+    late = FlowRunFilter.model_validate(
+        {
+            "deployment_id": {"any_": [deployment_id]},
+            "state": {"type": {"any_": ["SCHEDULED"]}},
+            "expected_start_time": {"before_": datetime.now(UTC)},
+        }
     )
     try:
         with get_client(sync_client=True) as client:
@@ -182,27 +179,16 @@ def cancel_missed() -> None:
 
 def _free_lost_slot(name: str) -> None:
     """Empty a limit that no running run holds: a server that forgets leases when it restarts would never free it."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType, FlowRunFilterTags
-    from prefect.client.schemas.objects import StateType
-
-    active = FlowRunFilter(
-        tags=FlowRunFilterTags(all_=[name]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])),
-    )
+    active = FlowRunFilter.model_validate({"tags": {"all_": [name]}, "state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}})
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # away: the next look asks again
-        if all(
-            run.state_name == WAITING or str(run.id) == _flow_run_id() for run in client.read_flow_runs(flow_run_filter=active)
-        ):
+        others = [run for run in client.read_flow_runs(flow_run_filter=active) if str(run.id) != prefect.runtime.flow_run.id]
+        if all(run.state_name == WAITING for run in others):
             client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 @contextlib.contextmanager
 def _waiting() -> Iterator[Say]:
     """Say once why the run waits, in its state, too; the state is «Running» again when it waits no more."""
-    from prefect.states import Running
-
     said: list[str] = []
 
     def say(why: str) -> None:
@@ -217,29 +203,13 @@ def _waiting() -> Iterator[Say]:
 
 
 def _set_state(state: Any) -> None:
-    if flow_run_id := _flow_run_id():
-        from prefect.client.orchestration import get_client
-
+    if flow_run_id := prefect.runtime.flow_run.id:
         with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # away: the run itself goes on
             client.set_flow_run_state(flow_run_id, state, force=True)
 
 
-def _flow_run_id() -> Any:
-    from prefect.runtime import flow_run
-
-    return flow_run.id
-
-
-def _deployment_id() -> Any:
-    from prefect.runtime import deployment
-
-    return deployment.id
-
-
 def _own_name() -> str:
-    from prefect.runtime import deployment, flow_run
-
-    name = f"run {flow_run.name or 'by hand'}"
+    name = f"run {prefect.runtime.flow_run.name or 'by hand'}"
     with contextlib.suppress(Exception):  # Prefect, which knows the deployment's name, is away
-        return f"{name} of {deployment.name}" if deployment.name else name
+        return f"{name} of {prefect.runtime.deployment.name}" if prefect.runtime.deployment.name else name
     return name

@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.tracking.champion import CHAMPION_FOLDER, known_champion, remember_champion
 from tasks.tracking.client import bounded, make_client, moved_from, sqlite_file
-from tasks.tracking.log_run import RUN_TAG
+from tasks.tracking.log_run import PUT_ASIDE, RUN_TAG
 from tasks.tracking.promotion import CHAMPION, FORGOTTEN_TAG, now
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import InfrastructureError
@@ -66,7 +66,8 @@ def look_in_mlflow(
     if database and not database.exists():
         return found
     client, searcher = make_client(config.tracking.uri), Searcher(needles)
-    if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in client.search_experiments())), None):
+    ours = [one for one in client.search_experiments() if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
+    if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
         raise InfrastructureError(
             f"{database} was moved, and MLflow looks for artifacts in {old}: move it back, or delete it;"
             " `tracewheel sync` makes them again from the folders of the runs"

@@ -17,6 +17,7 @@ from tasks.engine.run import Run
 from tasks.records.evidence import last_curated
 from tasks.records.split_chain import latest_record
 from tasks.tracking.registry import find_champion
+from tasks.tracking.tracking import waiting_runs
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json
@@ -135,6 +136,7 @@ def _kept_runs(config: RetrainConfig, runs: list[RunRecord], keep: int) -> tuple
     for record in runs:
         if (approval := approval_of(record.path)) and not approval.outcome:
             reasons[record.run_id] = "its promotion waits for approval"
+    reasons |= {record.run_id: "MLflow does not have all of it" for record in waiting_runs(config.work_dir)}
     try:
         champion, note = find_champion(config, certain=True)
     except InfrastructureError as error:

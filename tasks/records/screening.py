@@ -21,14 +21,14 @@ from tracewheel.config import CurateSections
 from tracewheel.core import clock
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
-from tracewheel.curation.outcomes import REPLAYED, replayed_outcomes, selected
+from tracewheel.curation.replayed_traces import REPLAYED, replayed_outcomes, selected
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.batch_profile import BatchProfile, Profiler
 from tracewheel.operations.batches import ACCEPTED, HELD, Batch, Batches, LogPart
 from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, sentences
 from tracewheel.operations.screening import reasons, screen
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
-from tracewheel.traces.shortfall import frequent_reasons
+from tracewheel.traces.quarantine import frequent_reasons
 from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import logging
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -24,7 +26,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PROBE_SECONDS = 5.0
+PROBE_SECONDS, BUSY_SECONDS = 5.0, 10.0
 PLACE_TAG = "tracewheel.artifacts"  # of an experiment: its artifacts lie beside the store
 _opened: dict[str, tuple[int, int]] = {}  # address of a sqlite store to the file that MLflow has open
 # What a store answers where trying again does not help: a person has to change something.
@@ -117,9 +119,23 @@ def make_client(uri: str) -> Any:
 
     if database := sqlite_file(uri):
         _make_database(database)
+        _check_database(database)
         _notice(uri, database)
     mlflow.set_tracking_uri(uri)
     return mlflow.MlflowClient(uri, registry_uri=uri if database or urlparse(uri).scheme in ("http", "https") else None)
+
+
+def _check_database(database: Path) -> None:
+    """Make sure that a sqlite file can be read: MLflow tries for minutes.
+
+    Raises:
+        MlflowAway: it is locked, damaged or no database.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(database, timeout=BUSY_SECONDS)) as store:
+            store.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        raise MlflowAway(f"{database}: {error}") from error
 
 
 def _notice(uri: str, database: Path) -> None:

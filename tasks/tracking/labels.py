@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 from tasks.tracking.client import bounded, make_client
+from tasks.tracking.shown import evaluations_of
 from tasks.tracking.traces import trace_id_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import load_stored_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import RunRecord
-from tracewheel.dashboard.sources import sources_of
 from tracewheel.operations.labels import Label, labels_of
 
 NAME = "review"
@@ -43,7 +43,7 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     labels = labels_of(record.path)
     make_client(config.tracking.uri).get_run(mlflow_run)
     client, counts = TracingClient(config.tracking.uri), Counter[str]()
-    policies = _policies(FinishedRun(record))
+    policies = {entry.name: policy for entry, policy, _ in evaluations_of(FinishedRun(record))}
     present = _traces_of(client, config.tracking, mlflow_run)
     wanted: dict[str, dict[str, Label]] = {}
     for label in labels:
@@ -55,12 +55,6 @@ def log_labels(record: RunRecord) -> dict[str, int]:
     for trace, info in present.items():
         counts.update(_settle(client, trace, info, wanted.get(trace, {})))
     return {name: counts[name] for name in ("logged", "unchanged", "withdrawn", "without_trace")}
-
-
-def _policies(run: FinishedRun) -> dict[str, str]:
-    """Entry of an evaluation to the policy that played it, also where an earlier version did not note it."""
-    named = {entry.name: policy for policy in run.policies if (entry := run.evaluation(policy))}
-    return {source.entry: source.policy for source in sources_of(run) if source.policy} | named
 
 
 def _traces_of(client: Any, settings: Any, mlflow_run: str) -> dict[str, Any]:

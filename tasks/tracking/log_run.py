@@ -40,6 +40,7 @@ MARKER_FILE = "mlflow.json"
 RECORD_TAG, RUN_TAG = "tracewheel.record", "tracewheel.run_id"
 NOTE_TAG = "mlflow.note.content"  # what a run's page shows as its description
 MOST_PARAMETERS = 100
+PUT_ASIDE = " (was in "  # after the name of an experiment whose store was moved
 FEWER_TRACES = 4  # of an evaluation on the validation split, which each iteration may have
 Say = Callable[[str], None]
 
@@ -212,7 +213,7 @@ def _experiment(client: Any, settings: TrackingConfig) -> str:
 
     found, name = client.get_experiment_by_name(settings.experiment), settings.experiment
     if found is not None and (old := moved_from(found, settings.uri)):
-        client.rename_experiment(found.experiment_id, f"{name} (was in {old.removeprefix('file://')})")
+        client.rename_experiment(found.experiment_id, f"{name}{PUT_ASIDE}{old.removeprefix('file://')})")
         found = None
     if found is None:
         database = sqlite_file(settings.uri)
@@ -232,11 +233,14 @@ def _parts(folder: Path, settings: TrackingConfig, status: str | None, say: Say)
     record = RunRecord(folder.parent, folder.name)
     run = FinishedRun(record)
     ended = record.state.read().get("state")
-    status = status or (shown.STATUSES.get(ended, "FINISHED") if ended else "FINISHED" if run.summary else "RUNNING")
+    status = status or (shown.STATUSES.get(ended, "FINISHED") if ended else "FINISHED" if run.summary else None)
     if (folder / CONFIG_FILE).is_file():
         yield Part("parameters", digest_file(folder / CONFIG_FILE), lambda target: _parameters(target, run))
     if status == "RUNNING":
         yield Part("status", status, lambda target: target.client.update_run(target.mlflow_run_id, status=status))
+    for registration in registrations_of(folder):
+        if registration.version is None:
+            yield Part("version", None, _registration(folder, registration, say))
     if curated := shown.entry_of(run, "curate"):
         yield Part("data", curated.digest, lambda target: target.client.log_inputs(target.mlflow_run_id, inputs_of(run)))
     for step, figures in record.figures.items():
@@ -260,14 +264,11 @@ def _parts(folder: Path, settings: TrackingConfig, status: str | None, say: Say)
             by = EvaluationTags(policy, split, run.run_id)
             digest = content_hash([evaluated.name, policy, split, wanted])
             yield Part(f"traces {evaluated.name}", digest, _traces(run, evaluated.path, wanted, by))
-    for registration in registrations_of(folder):
-        if registration.version is None:
-            yield Part("version", None, _registration(folder, registration, say))
     if run.summary:
         note, tags = shown.note_of(run), shown.version_tags(run)
         versions = [registration.version for registration in registrations_of(folder)]
         yield Part("note", content_hash([note, tags, versions]), lambda target: _describe(target, run, note, tags))
-    if status != "RUNNING":
+    if status and status != "RUNNING":
         yield Part("status", status, lambda target: target.client.set_terminated(target.mlflow_run_id, status, _ended(record)))
 
 

@@ -96,12 +96,13 @@ def _evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _cost_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    worth = summary["worth"]
-    found = {f"cost/seconds/{stage}": value for stage, value in summary["seconds"].items()}
-    found |= {f"cost/tokens/{kind}": value for kind, value in summary["tokens"].items()}
-    found |= {f"cost/{name}": summary[name] for name in ("episodes", "wall_seconds")}
-    found |= {f"cost/{name}_per_point": value for name, value in worth["per_point"].items()}
-    return found | {"gate/expected_gain": worth["expected"], "cost/money": worth["cost"]["money"]}
+    found = {f"cost/seconds/{stage}": value for stage, value in (summary.get("seconds") or {}).items()}
+    found |= {f"cost/tokens/{kind}": value for kind, value in (summary.get("tokens") or {}).items()}
+    found |= {f"cost/{name}": summary.get(name) for name in ("episodes", "wall_seconds")}
+    if worth := summary.get("worth"):
+        found |= {f"cost/{name}_per_point": value for name, value in worth["per_point"].items()}
+        found |= {"gate/expected_gain": worth["expected"], "cost/money": worth["cost"]["money"]}
+    return found
 
 
 def split_metrics(ledger: Mapping[str, Any]) -> dict[str, float | None]:

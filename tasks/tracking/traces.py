@@ -11,14 +11,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tasks.tracking.client import bounded
-from tracewheel.config import TrackingConfig
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Score, Task, Trajectory, first_turn
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE, read_scores
+
+if TYPE_CHECKING:
+    from tasks.tracking.log_run import Target
 
 MILLISECOND = 1_000_000
 LONGEST_PREVIEW = 500
@@ -33,23 +34,7 @@ class EvaluationTags:
     run_id: str
 
 
-class MlflowRun(Protocol):
-    """Where the traces go."""
-
-    @property
-    def settings(self) -> TrackingConfig: ...
-
-    @property
-    def experiment_id(self) -> str: ...
-
-    @property
-    def mlflow_run_id(self) -> str: ...
-
-
-@bounded
-def log_traces(
-    tracking: MlflowRun, evaluation: Path, tasks: list[Task], wanted: int, evaluated: EvaluationTags, *, at: int
-) -> int:
+def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int, evaluated: EvaluationTags, *, at: int) -> int:
     """Log `wanted` greedy trajectories of an evaluation, spread evenly over its tasks. Returns how many were added.
 
     The ids follow from the MLflow run, the policy and the trajectory, so that after a kill only those
@@ -67,21 +52,21 @@ def log_traces(
     by_id = {task.id: task for task in tasks}
     step = max(1, len(trajectories) // wanted)
     chosen = trajectories[::step][:wanted]
-    client = TracingClient(tracking.settings.uri)
+    client = TracingClient(target.settings.uri)
     filter_string = (
-        f"metadata.`mlflow.sourceRun` = '{tracking.mlflow_run_id}' AND tags.policy = '{evaluated.policy}' "
+        f"metadata.`mlflow.sourceRun` = '{target.mlflow_run_id}' AND tags.policy = '{evaluated.policy}' "
         f"AND tags.split = '{evaluated.split}'"
     )
     present = {
         trace.info.trace_id
         for trace in client.search_traces(
-            locations=[tracking.experiment_id], filter_string=filter_string, max_results=500, include_spans=False
+            locations=[target.experiment_id], filter_string=filter_string, max_results=500, include_spans=False
         )
     }
     spans: list[Any] = []
     missing: list[tuple[_Trace, dict[str, str]]] = []
     for trajectory in chosen:
-        number = _number(tracking.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
+        number = _number(target.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
         tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id])
         trace = _Trace(number, trajectory, scores[trajectory.id], at * MILLISECOND)
         if trace.id in present:
@@ -89,9 +74,9 @@ def log_traces(
         spans += trace.spans()
         missing.append((trace, tags))
     if spans:
-        client.log_spans(tracking.experiment_id, spans)
+        client.log_spans(target.experiment_id, spans)
     for trace, tags in missing:
-        client.start_trace(trace.info(tracking.experiment_id, tracking.mlflow_run_id, tags))
+        client.start_trace(trace.info(target.experiment_id, target.mlflow_run_id, tags))
     return len(missing)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from flows.cli import main
 from mlflow import MlflowClient
-from tasks.records.audit import audit_metrics
+from tasks.tracking.shown import audit_metrics
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.report.glossary import knows
 

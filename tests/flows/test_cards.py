@@ -22,8 +22,7 @@ from flows.setup import resolve_config
 from tasks.engine.reading import begin_run
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
-from tracewheel.traces.quarantine import ADVICE, REASONS
-from tracewheel.traces.shortfall import shortfall
+from tracewheel.traces.quarantine import ADVICE, REASONS, shortfall
 
 ROOT = Path(__file__).parents[2]
 RECORD = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.deploy.pools import job_variables
+from flows.deploy.registering import job_variables
 from tracewheel.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

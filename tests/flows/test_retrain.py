@@ -18,7 +18,6 @@ from flows.setup import resolve_config
 from tasks.closing.report import write_report
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
-from tasks.tracking.datasets import log_datasets
 from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files
@@ -266,9 +265,7 @@ class TestOnAFinishedRun:
         result = outcome.curated.result | {"leaks": {"found": True, "says": said}}
         outcome = replace(outcome, curated=replace(outcome.curated, result=result))
         with tracked(run) as run:
-            log_datasets(run, outcome.traces, outcome.curated)
             summary = write_report.fn(run, outcome, "1")
-            assert run.tracking.client.get_run(run.tracking.mlflow_run_id).data.tags["tracewheel.leaks"] == said
         assert summary["leaks"] == said == run.record.summary["leaks"]
         assert said in Path(summary["report"]).read_text()
         show_summary(summary)

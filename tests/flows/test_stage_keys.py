@@ -28,7 +28,7 @@ BESIDE = (
     "tracewheel.operations", "tracewheel.policy.template", "tracewheel.report", "tracewheel.rollout.fleet",
     "tracewheel.rollout.foresight", "tracewheel.rollout.measured_pass", "tracewheel.rollout.order_book",
     "tracewheel.rollout.prompt_lengths", "tracewheel.rollout.worker_process", "tracewheel.sampling", "tracewheel.traces",
-    "tracewheel.curation.outcomes",
+    "tracewheel.curation.replayed_traces",
 )  # fmt: skip
 AT_EXIT = """
 import atexit, json, os, sys

@@ -39,16 +39,12 @@ def copy_store(tracking_uri):
 
 @pytest.fixture
 def track():
-    """Opens a run's tracking. Its thread ends with the test: it would go on with this test's stores beside the next ones."""
-    opened = []
+    """Opens a run's tracking."""
 
-    def start(run):
-        opened.append(Tracking.open(run.config, run.record))
-        return replace(run, tracking=opened[-1])
+    def start(run, say=None):
+        return replace(run, tracking=Tracking.open(run.config, run.record, say))
 
-    yield start
-    for tracking in opened:
-        tracking.stop()
+    return start
 
 
 @pytest.fixture

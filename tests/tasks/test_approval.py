@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from tasks.tracking.approval import approve
+from tasks.tracking.client import make_client
 from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.files import read_json, write_json
@@ -34,7 +35,7 @@ def ended(make_run, adapter):
 
 
 def tags_of(run, version):
-    return run.tracking.client.get_model_version(run.config.tracking.model_name, version).tags
+    return make_client(run.config.tracking.uri).get_model_version(run.config.tracking.model_name, version).tags
 
 
 def test_the_key_makes_no_other_run(make_run):
@@ -54,7 +55,7 @@ def test_an_approved_run_becomes_champion(ended):
     assert "not_champion" not in tags
     assert run.record.state.read()["state"] == "promoted"
     assert run.record.summary["approval"]["note"] == "looked at twenty of them"
-    logged = run.tracking.client.get_run(run.tracking.mlflow_run_id).data.tags
+    logged = make_client(run.config.tracking.uri).get_run(run.tracking.mlflow_run).data.tags
     assert logged["tracewheel.approval"] == "approved" and logged["tracewheel.approval_by"] == "Ada"
 
 
@@ -123,13 +124,13 @@ def interrupt(*_, **__):
 
 def test_a_run_that_waits_ends_as_such_and_is_told_of_as_such(ended):
     from flows.deploy.ends import complete
-    from flows.deploy.notifying import COMPLETE, EVENTS
+    from tasks.records.telling import STATES
 
     run, _ = ended("one")
     summary = {"gate": PROMOTED | {"baseline": "champion"}, "report": "report.html"}
     state = complete(run, summary)
     assert (state.name, state.data) == ("AwaitingApproval", summary) and "tracewheel champion approve" in state.message
-    assert EVENTS["awaiting"][0].endswith(f".{state.name}") and EVENTS["awaiting"][0] in COMPLETE
+    assert STATES[state.name] == "awaiting"
     approve(run.record, "refused", **NOTES)
     assert complete(run, summary).name == "Refused"
 

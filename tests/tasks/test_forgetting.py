@@ -12,6 +12,7 @@ from tasks.afterwards.forgetting import forget, look_for
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
 from tasks.stages.curate import curate_tasks
+from tasks.tracking.client import make_client
 from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.curation.split_record import SplitRecord, identity_key
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 LOG = ROOT / "data" / "traces" / "workspace.jsonl"
 USER = "user-003"
 PROMOTED = {"verdict": "promoted", "reasons": []}
+INTAKE = {"batches": [], "quarantined": 1, "read": 300}
 
 
 @pytest.fixture
@@ -52,17 +54,16 @@ def night(config, adapter, track):
             traces = take_in(run)
             curated = curate_tasks(run, traces=traces)
             (run.record.path / "report.html").write_text("<p>the run's report</p>")
-            run.record.write("intake.json", {"examples": [f"{USER} said so", "user-0031 too"]})
+            run.record.write("intake.json", INTAKE | {"examples": [f"{USER} said so", "user-0031 too"]})
             (run.record.path / "splits.parquet").write_bytes((curated.path / "splits.parquet").read_bytes())
-            run.record.write("summary.json", {"gate": PROMOTED})
+            run.record.write("summary.json", {"gate": PROMOTED, "report": "report.html"})
             frame = pandas.read_parquet(traces.path / "traces.parquet").rename(columns={"id": "trace_id"})
             frame[["trace_id", "user", "session"]].to_parquet(run.record.path / "learned.parquet")
             run.record.write("lineage.json", {**run.record.lineage, "policies": {"rl": {"adapter": {"folder": name}}}})
-            run.tracking.log_files([curated.path / "quality.json", run.record.path / "intake.json"], folder="data")
+            intake = str(run.record.path / "intake.json")
+            make_client(config.tracking.uri).log_artifact(run.tracking.mlflow_run, intake, "data")
             shutil.copytree(adapter(name), run.record.path / "adapter")
             register(run, run.record.path / "adapter", PROMOTED)
-            assert run.tracking.settle()
-            run.tracking.stop()  # the run has ended, and nothing writes beside the search
         return run, traces, curated
 
     return start
@@ -132,7 +133,7 @@ def test_a_kill_half_way_is_finished_by_the_same_command(config, night, monkeypa
     assert read_forgotten(config.work_dir) and traces.path.exists()
     done = forget(config, look_for(config, wanted), delete_adapters=True)
     assert done["proof"]["found"] == 0 and not traces.path.exists()
-    assert run.tracking.client.search_model_versions(f"name = '{config.tracking.model_name}'") == []
+    assert make_client(run.config.tracking.uri).search_model_versions(f"name = '{config.tracking.model_name}'") == []
 
 
 def test_the_proof_fails_on_what_cannot_be_cleaned(config, night, tmp_path):

@@ -1,8 +1,8 @@
 """MLflow away: nothing is lost, nothing is logged twice, and what waits is said. The server is MLflow's own."""
 
+import contextlib
 import json
 import logging
-import os
 import shutil
 import sqlite3
 import threading
@@ -10,20 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tasks.stages.champion import load_champion
 from tasks.tracking import client as mlflow_client
 from tasks.tracking import tracking
 from tasks.tracking.champion import known_champion
-from tasks.tracking.client import MlflowAway
-from tasks.tracking.delivery import Delivery
+from tasks.tracking.client import MlflowAway, make_client
+from tasks.tracking.log_run import log_run
 from tasks.tracking.promotion import WAITING
-from tasks.tracking.registry import find_champion, load_champion, look_up_champion, register
+from tasks.tracking.registry import find_champion, look_up_champion, register
 from tasks.tracking.rollback import roll_back
-from tasks.tracking.sync import deliver_waiting, require_mlflow
+from tasks.tracking.tracking import deliver_waiting, require_mlflow, waiting_runs
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.processes import free_port
-from tracewheel.core.spool import Spool
-from tracewheel.core.store import write_whole
 
 PROMOTED, REFUSED = {"verdict": "promoted", "difference": 0.25}, {"verdict": "refused"}
 
@@ -68,7 +67,7 @@ def stores(tmp_path_factory):
 @pytest.fixture
 def server(stores, monkeypatch):
     monkeypatch.setattr(tracking, "PAUSES", (0.0, 0.1))
-    monkeypatch.setattr(tracking, "AWAY_PAUSES", (0.1,))
+    monkeypatch.setattr(tracking, "AWAY_SECONDS", 0.0)
     # A port that is closed is refused at once; a server that shares a busy machine with other tests may take its time.
     monkeypatch.setattr(mlflow_client, "PROBE_SECONDS", 60.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
@@ -79,94 +78,92 @@ def server(stores, monkeypatch):
 
 
 @pytest.fixture
-def served(make_run, server, request, tmp_path):
+def served(make_run, track, server, request, tmp_path):
     """Makes runs whose MLflow is the server; each in a work folder of its own name."""
 
-    def make(folder="here", experiment="", **changes):
+    def make(folder="here", experiment="", said=None, **changes):
         name = request.node.name
         place = {"uri": server.uri, "experiment": experiment or name, "model_name": name}
-        return make_run(tracked=True, tracking=place, work_dir=str(tmp_path / folder), **changes)
+        return track(make_run(tracking=place, work_dir=str(tmp_path / folder), **changes), said)
 
     return make
 
 
+def client_of(run):
+    return make_client(run.config.tracking.uri)
+
+
 def runs_of(run):
-    client = run.tracking.client
-    return client.search_runs([run.tracking.experiment_id])
+    client = client_of(run)
+    return client.search_runs([client.get_experiment_by_name(run.config.tracking.experiment).experiment_id])
 
 
 def versions_of(run):
     name = run.config.tracking.model_name
-    return {str(version.version): version.tags for version in run.tracking.client.search_model_versions(f"name = '{name}'")}
+    return {str(version.version): version.tags for version in client_of(run).search_model_versions(f"name = '{name}'")}
 
 
-def test_a_run_goes_on_without_mlflow_and_its_records_come_later_in_order_with_their_times(served, server, tmp_path):
+def history_of(run, name="rollout/reward"):
+    (found,) = runs_of(run)
+    return client_of(run).get_metric_history(found.info.run_id, name)
+
+
+def waiting_in(run):
+    return [record.run_id for record in waiting_runs(run.config.work_dir)]
+
+
+def test_a_run_goes_on_without_mlflow_and_what_it_logged_comes_later_with_its_times(served, server):
     server.stop()
     run = served()
-    (tmp_path / "page.html").write_text("page")
-    assert run.tracking.known_run_id is None
+    assert run.tracking.mlflow_run is None
     with run.tracking.closing():
         for step, reward in ((1, 0.5), (2, 0.7)):
             run.tracking.log_iteration(step, {"reward": reward, "success": None})
-        run.tracking.log_files([tmp_path / "page.html"])
-        run.tracking.tag(guard="quiet")
-    write_whole(tmp_path / "page.html", "changed since")
-    spool = Spool.of(run.config.work_dir)
-    kinds = [spool.read(folder)["kind"] for folder in spool.waiting()]
-    assert kinds == ["begin", "iteration", "iteration", "files", "tags", "end"]
-    times = {record["kind"]: record["time"] for record in map(spool.read, spool.waiting())}
-    assert deliver_waiting(run.config.work_dir, print).waiting == 6
+        (run.record.path / "report.html").write_text("page")
+    assert waiting_in(run) == [run.record.run_id]
+    assert list(deliver_waiting(run.config.work_dir, print).waiting) == [run.record.run_id]
     server.start()
+    run.record.write("summary.json", {"gate": {"verdict": "refused"}, "report": "report.html"})
     said = []
-    assert deliver_waiting(run.config.work_dir, said.append).waiting == 0
-    assert said == ["6 records of earlier runs delivered to MLflow"]
+    assert not deliver_waiting(run.config.work_dir, said.append).waiting
+    assert said == [f"delivered to MLflow: run {run.record.run_id}"] and waiting_in(run) == []
     (found,) = runs_of(run)
-    assert (found.info.status, found.info.end_time) == ("FINISHED", times["end"])
-    assert 0 <= times["begin"] - found.info.start_time < 1000
-    history = run.tracking.client.get_metric_history(found.info.run_id, "rollout/reward")
-    assert [(metric.step, metric.value) for metric in history] == [(1, 0.5), (2, 0.7)]
-    assert history[1].timestamp == times["iteration"]
-    assert found.data.tags["tracewheel.guard"] == "quiet"
-    page = run.tracking.client.download_artifacts(found.info.run_id, "page.html", str(tmp_path / "here"))
-    assert Path(page).read_text() == "page", "as it was when it was logged"
+    assert found.info.status == "FINISHED" and run.record.summary["mlflow_run"] == found.info.run_id
+    assert [(metric.step, metric.value) for metric in history_of(run)] == [(1, 0.5), (2, 0.7)]
+    assert [metric.timestamp for metric in history_of(run)] == [figures["at"] for figures in run.record.figures.values()]
+    assert {item.path for item in client_of(run).list_artifacts(found.info.run_id)} == {"config.yaml", "report.html"}
 
 
-def test_a_server_killed_half_way_and_started_again_loses_and_repeats_nothing(served, server):
+def test_a_server_stopped_half_way_and_started_again_loses_and_repeats_nothing(served, server):
     said = []
-    run = served()
-    run.tracking._say = said.append
+    run = served(said=said.append)
     with run.tracking.closing():
         run.tracking.log_iteration(1, {"reward": 0.5})
-        assert run.tracking.settle()
         server.stop()
         run.tracking.log_iteration(2, {"reward": 0.6})
         run.tracking.log_iteration(3, {"reward": 0.7})
-        assert not run.tracking.settle()
         server.start()
-    assert run.tracking.waiting == 0
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
-    assert [metric.step for metric in history] == [1, 2, 3]
-    assert len(runs_of(run)) == 1
-    assert "and the run goes on" in said[0] and "MLflow answers again" in said[1]
+    assert waiting_in(run) == []
+    assert [metric.step for metric in history_of(run)] == [1, 2, 3]
+    assert len(said) == 2 and "and the run goes on" in said[0] and "MLflow answers again" in said[1]
 
 
-def test_a_kill_between_mlflows_answer_and_its_note_repeats_nothing(served, server, adapter, tmp_path):
-    """Every record is delivered twice, as after a kill in between."""
-    server.stop()
+def test_a_run_without_its_marker_is_brought_again_and_shows_nothing_twice(served, server, adapter):
+    """As after a kill between MLflow's answer and the marker; and a call that finds all in its place brings nothing."""
     run = served()
     with run.tracking.closing():
         run.tracking.log_iteration(1, {"reward": 0.5})
-        run.tracking.log_results({"gate/difference": 0.1})
-        assert register(run, adapter("one"), PROMOTED) == WAITING
-    shutil.copytree(tmp_path / "here", tmp_path / "as it was")
-    server.start()
-    for folder in ("here", "as it was"):
-        assert deliver_waiting(tmp_path / folder, print).count == 5
-    (found,) = runs_of(run)
-    for name in ("rollout/reward", "gate/difference"):
-        assert len(run.tracking.client.get_metric_history(found.info.run_id, name)) == 1
+        run.record.write("audit.json", {"verdict": "trusted", "exploitable": 0.1, "verifiers": {}, "judges": {}})
+        assert register(run, adapter("one"), PROMOTED) == "1"
+    assert log_run(run.record.path).brought == 0
+    (run.record.path / "mlflow.json").unlink()
+    assert log_run(run.record.path, run.config.tracking).brought >= 4
+    for name in ("rollout/reward", "audit/exploitable"):
+        assert len(history_of(run, name)) == 1
     ((version, tags),) = versions_of(run).items()
     assert tags["crowned"] == "yes" and find_champion(run.config)[0].version == version
+    (run.record.path / "mlflow.json").write_text("{")
+    assert not log_run(run.record.path, run.config.tracking).waits and len(runs_of(run)) == 1
 
 
 def test_a_promotion_without_mlflow_is_champion_here_at_once_and_of_the_registry_later(served, server, adapter):
@@ -193,7 +190,7 @@ def test_a_promotion_without_mlflow_is_champion_here_at_once_and_of_the_registry
         third.record.start(lambda: {"champion": look_up_champion(third.config)[0].to_record()})
     assert register(third, adapter("three"), PROMOTED) == WAITING
     server.start()
-    assert deliver_waiting(first.config.work_dir, print).waiting == 0
+    assert not deliver_waiting(first.config.work_dir, print).waiting
     tags = versions_of(first)
     assert [tags[version]["replaced"] for version in sorted(tags, key=int)] == ["none", "1", "2"]
     assert find_champion(first.config)[0].version == "3" == known_champion(first.config.work_dir)["version"]
@@ -213,7 +210,7 @@ def test_a_promotion_by_another_machine_meanwhile_stays_and_that_is_said(served,
     with there.hold():
         there.record.start(lambda: {"champion": look_up_champion(there.config)[0].to_record()})
     theirs = register(there, adapter("theirs"), PROMOTED)
-    assert deliver_waiting(here.config.work_dir, said.append).waiting == 0
+    assert not deliver_waiting(here.config.work_dir, said.append).waiting
     tags = versions_of(here)
     assert set(tags) == {first, theirs, "3"} and "crowned" not in tags["3"]
     assert "never compared, so the champion stays" in tags["3"]["not_champion"]
@@ -228,23 +225,22 @@ def test_what_a_person_orders_does_not_wait(served, server, adapter):
     for order in (lambda: require_mlflow(run.config, "promote", print), lambda: roll_back(run.config)):
         with pytest.raises(MlflowAway, match="no MLflow server answers"):
             order()
-    assert Spool.of(run.config.work_dir).waiting() == []
+    assert waiting_in(run) == []
 
 
 def test_what_one_run_is_refused_does_not_hold_up_another(served, server):
-    run = served()
-    run.tracking.client.delete_experiment(run.tracking.experiment_id)
-    run.tracking.log_iteration(1, {"reward": 0.5})
-    with pytest.raises(InfrastructureError), run.tracking.closing():
-        assert run.tracking.client
+    said = []
+    run = served(said=said.append)
+    client_of(run).delete_experiment(runs_of(run)[0].info.experiment_id)
+    with run.tracking.closing():
+        run.tracking.log_iteration(1, {"reward": 0.5})
     other = served(experiment="another", seed=1)
-    with other.tracking.closing():  # ends its thread, which tries what was refused again and again: one delivers at a time
+    with other.tracking.closing():
         other.tracking.log_iteration(1, {"reward": 0.7})
-        assert other.tracking.settle()
     (found,) = runs_of(other)
     assert found.info.status == "FINISHED"
-    done = Delivery(run.config.work_dir, print).deliver()
-    assert done.waiting == 2 and "must be in the 'active' state" in done.refused[run.record.run_id]
+    waiting = deliver_waiting(run.config.work_dir, print).waiting
+    assert list(waiting) == [run.record.run_id] and "must be in the 'active' state" in waiting[run.record.run_id]
 
 
 @pytest.fixture
@@ -253,44 +249,33 @@ def database(copy_store, tmp_path):
     return copy_store(tmp_path / "mlflow" / "mlflow.db")
 
 
-def test_a_locked_sqlite_store_is_waited_for(make_run, database, monkeypatch):
-    monkeypatch.setattr(tracking, "PAUSES", (0.0,))
-    monkeypatch.setattr(tracking, "AWAY_PAUSES", (0.1,))
+def test_a_locked_sqlite_store_is_no_error_and_gets_all_later(make_run, database, monkeypatch):
+    monkeypatch.setattr(tracking, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(mlflow_client, "BUSY_SECONDS", 0.1)
     run = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}"})
-    holder = sqlite3.connect(database, isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    release = threading.Timer(1.0, lambda: os.replace(database, database.with_name("away.db")))
-    release.start()
-    run.tracking.log_iteration(1, {"reward": 0.5})
-    release.join()
-    holder.rollback()
-    holder.close()
-    os.replace(database.with_name("away.db"), database)
-    assert run.tracking.settle()
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
-    assert [metric.step for metric in history] == [1]
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        run.tracking.log_iteration(1, {"reward": 0.5})
+        assert waiting_in(run) == [run.record.run_id]
+        holder.rollback()
+    run.tracking.log_iteration(2, {"reward": 0.6})
+    history = client_of(run).get_metric_history(run.tracking.mlflow_run, "rollout/reward")
+    assert [metric.step for metric in history] == [1, 2]
 
 
-def test_a_deleted_sqlite_store_is_made_anew_and_that_is_said(make_run, database, adapter):
-    run, said = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}", "model_name": "deleted"}), []
-    run.tracking._delivery._say = said.append
+def test_a_deleted_sqlite_store_is_made_anew_from_the_runs_folder(make_run, database, adapter):
+    run = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}", "model_name": "deleted"})
     run.tracking.log_iteration(1, {"reward": 0.5})
     register(run, adapter("one"), PROMOTED)
     look_up_champion(run.config)
-    empty = database.with_name("empty.db")
-    shutil.copy(database, empty)
     for file in database.parent.glob("mlflow.db*"):
         file.unlink()
     champion, note = find_champion(run.config)
     assert champion.digest == digest_of(run.store.root.parents[1] / "one") and "has no model deleted any more" in note
-    with sqlite3.connect(empty) as copy:
-        copy.execute("DELETE FROM metrics")
-    os.replace(empty, database)
     run.tracking.log_iteration(2, {"reward": 0.7})
-    assert run.tracking.settle()
-    history = run.tracking.client.get_metric_history(run.tracking.mlflow_run_id, "rollout/reward")
-    assert [metric.step for metric in history] == [2], "written to the file that is there now"
-    assert f"{database} was deleted or replaced" in said[0]
+    history = client_of(run).get_metric_history(run.tracking.mlflow_run, "rollout/reward")
+    assert [metric.step for metric in history] == [1, 2]
+    assert not deliver_waiting(run.config.work_dir, print, every=True).runs, "all of it is there"
 
 
 def test_damaged_weights_of_the_registry_are_replaced_by_the_copy_that_is_right(make_run, adapter, tmp_path):
@@ -299,7 +284,7 @@ def test_damaged_weights_of_the_registry_are_replaced_by_the_copy_that_is_right(
     digest = digest_of(folder)
     (tmp_path / "out").mkdir()
     load_champion.make(run, tmp_path / "out", version=version, digest=digest)
-    registered = run.tracking.client.get_run(run.tracking.mlflow_run_id).info.artifact_uri.removeprefix("file://")
+    registered = client_of(run).get_run(run.tracking.mlflow_run).info.artifact_uri.removeprefix("file://")
     damaged = Path(registered) / "adapters" / f"rl-{digest[:8]}" / "adapter_model.safetensors"
     damaged.write_text("damaged")
     run.reporter.say = said.append

@@ -4,7 +4,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tasks.tracking.registry import fetch_weights, find_champion, load_champion, register
+from tasks.stages.champion import load_champion
+from tasks.tracking.client import make_client
+from tasks.tracking.registry import fetch_weights, find_champion, register
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.files import write_json
 from tracewheel.core.fingerprint import digest_of
@@ -37,7 +39,9 @@ def test_the_registry_of_another_project_is_left_alone(make_run, adapter, monkey
     run, folder = make_run(tracked=True), adapter("one")
     version = register(run, folder, PROMOTED)
     assert find_champion(run.config)[0].version == version
-    assert digest_of(fetch_weights(run.tracking.client, run.config.tracking.model_name, version, tmp_path)) == digest_of(folder)
+    assert digest_of(
+        fetch_weights(make_client(run.config.tracking.uri), run.config.tracking.model_name, version, tmp_path)
+    ) == digest_of(folder)
     assert not (tmp_path / "others.db").exists()
 
 
@@ -65,13 +69,13 @@ def test_registering_again_adds_nothing_and_promotes_nothing_again(make_run, ada
     assert register(first, one, PROMOTED) == first_version
     assert find_champion(first.config)[0].version == second_version
     name = first.config.tracking.model_name
-    assert len(first.tracking.client.search_model_versions(f"name = '{name}'")) == 2
+    assert len(make_client(first.config.tracking.uri).search_model_versions(f"name = '{name}'")) == 2
 
 
 def test_a_run_killed_between_registration_and_promotion_promotes_on_resume(make_run, adapter, monkeypatch):
     run, folder = make_run(tracked=True), adapter("one")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(run.tracking.client, "set_registered_model_alias", interrupt)
+        patched.setattr("mlflow.MlflowClient.set_registered_model_alias", interrupt)
         register(run, folder, PROMOTED)
     assert find_champion(run.config)[0] is None
     version = register(run, folder, PROMOTED)

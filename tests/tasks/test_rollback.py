@@ -9,6 +9,7 @@ from urllib.parse import urlparse
 import pytest
 
 from flows.cli import main
+from tasks.tracking.client import make_client
 from tasks.tracking.promotion import CHAMPION
 from tasks.tracking.registry import find_champion, register
 from tasks.tracking.rollback import roll_back
@@ -39,7 +40,7 @@ def promoted(make_run, adapter):
 @pytest.fixture
 def tags(promoted):
     def read(run, version):
-        return run.tracking.client.get_model_version(run.config.tracking.model_name, version).tags
+        return make_client(run.config.tracking.uri).get_model_version(run.config.tracking.model_name, version).tags
 
     return read
 
@@ -117,7 +118,7 @@ def test_a_version_is_restored_by_number_only_if_it_was_champion(promoted, make_
 @pytest.mark.slow
 def test_champions_of_earlier_versions_name_no_predecessor(promoted):
     (run, _), (one, two) = promoted("one", "two")
-    run.tracking.client.delete_model_version_tag(run.config.tracking.model_name, two, "replaced")
+    make_client(run.config.tracking.uri).delete_model_version_tag(run.config.tracking.model_name, two, "replaced")
     with pytest.raises(DataError, match="does not record which champion it replaced.*--to"):
         roll_back(run.config)
     assert roll_back(run.config, to=one)["restored"] == one
@@ -134,7 +135,7 @@ def test_without_a_champion_there_is_nothing_to_roll_back(make_run, tmp_path):
 @pytest.mark.parametrize("harm", ["changed", pytest.param("deleted", marks=pytest.mark.slow)])
 def test_weights_that_are_not_those_registered_are_not_restored(promoted, tags, harm):
     (run, _), (one, two) = promoted("one", "two")
-    source = run.tracking.client.get_model_version(run.config.tracking.model_name, one).source
+    source = make_client(run.config.tracking.uri).get_model_version(run.config.tracking.model_name, one).source
     folder = Path(urlparse(source).path)
     (folder / "adapter_model.safetensors").write_bytes(b"other") if harm == "changed" else shutil.rmtree(folder)
     with pytest.raises(InfrastructureError):
@@ -146,7 +147,7 @@ def test_weights_that_are_not_those_registered_are_not_restored(promoted, tags, 
 @pytest.mark.slow
 def test_a_champion_of_another_base_is_not_restored(promoted):
     (run, _), (one, two) = promoted("one", "two")
-    run.tracking.client.set_model_version_tag(run.config.tracking.model_name, one, "base_hash", "another")
+    make_client(run.config.tracking.uri).set_model_version_tag(run.config.tracking.model_name, one, "base_hash", "another")
     with pytest.raises(DataError, match="was made for another base, another"):
         roll_back(run.config)
     assert champion_of(run) == two
@@ -181,7 +182,7 @@ def test_the_command_says_what_it_did(promoted, profile_of, capsys):
     assert f"version {two} is marked as rolled back: worse in production" in shown
     assert main(["champion", "rollback", profile_of(run), "--json"]) == 2
     assert "there is none to go back to" in json.loads(capsys.readouterr().out)["error"]
-    alias = run.tracking.client.get_model_version_by_alias(run.config.tracking.model_name, CHAMPION)
+    alias = make_client(run.config.tracking.uri).get_model_version_by_alias(run.config.tracking.model_name, CHAMPION)
     assert str(alias.version) == one
 
 

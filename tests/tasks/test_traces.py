@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tasks.tracking.client import make_client
+from tasks.tracking.log_run import Target
 from tasks.tracking.mlflow_traces import write_traces
 from tasks.tracking.traces import EvaluationTags, log_traces
 from tracewheel.core.files import read_records, write_records
@@ -40,7 +42,12 @@ def evaluation(tmp_path):
 
 def log(run, evaluation, wanted, policy="rl"):
     tasks, folder = evaluation
-    return log_traces(run.tracking, folder, tasks, wanted, EvaluationTags(policy, "held_out", run.record.run_id), at=AT)
+    return log_traces(target_of(run), folder, tasks, wanted, EvaluationTags(policy, "held_out", run.record.run_id), at=AT)
+
+
+def target_of(run):
+    client, mlflow_run = make_client(run.config.tracking.uri), run.tracking.mlflow_run
+    return Target(client, run.config.tracking, client.get_run(mlflow_run).info.experiment_id, mlflow_run)
 
 
 def found(run):
@@ -48,7 +55,7 @@ def found(run):
 
     mlflow.set_tracking_uri(run.config.tracking.uri)
     return mlflow.search_traces(
-        locations=[run.tracking.experiment_id], run_id=run.tracking.mlflow_run_id, return_type="list", max_results=100
+        locations=[target_of(run).experiment_id], run_id=run.tracking.mlflow_run, return_type="list", max_results=100
     )
 
 

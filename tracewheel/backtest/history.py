@@ -31,9 +31,9 @@ from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, LogFile
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers
+from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.readers.spans import is_span, nanoseconds, span_values
 from tracewheel.traces.readers.times import utc_time
-from tracewheel.traces.readers.whole_files import whole_file_pieces
 from tracewheel.traces.spool import Spool
 
 NEVER = np.iinfo(np.int64).min

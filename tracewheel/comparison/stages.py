@@ -75,9 +75,7 @@ TOLERANCES = {
     "rate_trials": Tolerance("the same learning rate", fields={"trials.json": {"learning_rate": 0.0}}),
     "update": WEIGHTS,
     "go_back": WEIGHTS,
-    "merge": WEIGHTS,
     "evaluate": Tolerance("greedy and sampled success within 0.05", fields={"evaluation.json": RATES}),
-    "join": Tolerance("greedy and sampled success within 0.05", fields={"evaluation.json": RATES}),
     "audit": Tolerance("the same verdict", fields={"audit.json": {"verdict": 0.0}}),
     "gate": Tolerance(
         "the same verdict against the same baseline, the difference within 0.05",

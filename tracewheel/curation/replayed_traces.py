@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from tracewheel.config import CurateSections
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
 from tracewheel.core.ordered_map import OrderedMap, Ready
@@ -17,16 +18,17 @@ from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import SKETCH_COLUMNS, DuplicateFinder
 from tracewheel.curation.probes import shortest
-from tracewheel.curation.reuse.earlier_results import EarlierResults, KnownResults
-from tracewheel.curation.superseded import superseded_traces
+from tracewheel.curation.reuse.earlier_results import EarlierResults, KnownResults, NotRepeatable, silent
 from tracewheel.curation.task_records import Solutions, TaskRecords
 from tracewheel.curation.trace_results import Work, trace_results, with_overlaps
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_episodes
+from tracewheel.traces.readers.requests import FORMAT, history_hashes
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
 
 TEXTS = ("id", "user", "session", "task", "created", "task_id", "fingerprint", "dropped", "unscored", "failure")
 NUMBERS, FLAGS, COUNTS = (
@@ -38,6 +40,13 @@ TRACES_AT_ONCE = 5000
 NEW_TRACES = 1000  # in a batch, for which other processes pay
 SHORT_COLUMNS = (*TEXTS, *NUMBERS, *FLAGS, *COUNTS)
 LONG_COLUMNS = ("messages", "tools", "breakdown")  # in the file only
+
+COLUMNS = ["id", "session", "user", "format", "messages", "outcome"]
+ROWS_AT_ONCE = 2000
+
+LOGGED = ("id", "user", "session", "task", "created", "format", "outcome", "source_file", "source_line")
+REPLAYED = ("task_id", "fingerprint", "success", "reward_drift", "observation_drift", "dropped", "unscored", "failure")
+PROVES_NOTHING = "a recorded environment proves no outcome"
 
 
 class Means(NamedTuple):
@@ -233,3 +242,104 @@ def _schema() -> pyarrow.Schema:
         (LONG_COLUMNS, pyarrow.string()),
     ]
     return pyarrow.schema([(name, kind) for names, kind in kinds for name in names])
+
+
+def superseded_traces(traces: Path) -> frozenset[str]:
+    """The ids of traces that are the beginning of another one of the same session and user.
+
+    Only traces from logs of requests count, as only these are stored piece by piece; one with an outcome ended there.
+    """
+    import pyarrow.dataset
+
+    ends: dict[bytes, list[str]] = {}
+    beginnings: set[bytes] = set()
+    for file in map(Path, pyarrow.dataset.dataset(traces, format="parquet").files):
+        for row in _rows_of_requests(file):
+            owner = f"{row['session']}\0{row['user']}\0".encode()
+            *earlier, end = (owner + part for part in history_hashes(json.loads(row["messages"])))
+            beginnings.update(earlier)
+            if row["outcome"] is None:
+                ends.setdefault(end, []).append(row["id"])
+    return frozenset(identity for end in ends.keys() & beginnings for identity in ends[end])
+
+
+def _rows_of_requests(file: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow.compute
+
+    # The column of formats is short; most files have no logs of requests, and their conversations need not be read for this.
+    formats = (batch.column("format") for batch in read_batches(file, ROWS_AT_ONCE, ["format"]))
+    if any(pyarrow.compute.any(pyarrow.compute.equal(column, FORMAT)).as_py() for column in formats):
+        for batch in read_batches(file, ROWS_AT_ONCE, COLUMNS):
+            yield from batch.filter(pyarrow.compute.equal(batch.column("format"), FORMAT)).to_pylist()
+
+
+def replayed_outcomes(
+    parts: Collection[Path],
+    config: CurateSections,
+    reuse: Path | None = None,
+    say: Callable[[str], None] = silent,
+    of: Callable[[pyarrow.Table], Sequence[bool]] | None = None,
+) -> pandas.DataFrame:
+    """Replay the traces of some parts of traces.parquet.
+
+    The results are kept in `reuse`, so the curation that follows with the same folder and settings does not replay these
+    traces again. Longer versions of a conversation do not replace shorter ones here, as they do in a curation.
+
+    Args:
+        parts: Parquet files of traces, such as the new part of an ingested folder.
+        config: `environment` and `curation` are used.
+        reuse: The store's folder of results (`Store.reuse`).
+        say: Takes a sentence about what is reused, and what is not.
+        of: Which traces of a table are meant; by default all.
+
+    Returns:
+        [N] rows in the order of the parts, with `LOGGED` (`outcome` is the logged reward, NaN without one) and `REPLAYED`
+        (`success` is the verified one, NaN where it is unscored, `unscored` says why; `reward_drift`: both known, but
+        different; `observation_drift`: a tool replied otherwise than in the log; `dropped`: why the trace gives no episode,
+        or ""). In a recorded environment, which proves nothing, all traces are `dropped`.
+    """
+    if config.environment.kind.startswith(RECORDED):
+        return _frame([_logged(batch) for batch in selected(parts, of)]).assign(dropped=PROVES_NOTHING)
+    with EarlierResults.opened(reuse, config, say) as kept:
+        try:
+            return _outcomes(selected(parts, of), config, kept)
+        except NotRepeatable as error:
+            assert kept is not None
+            kept.distrust(str(error))
+    return _outcomes(selected(parts, of), config, None)
+
+
+def selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[bool]] | None) -> Iterator[pyarrow.Table]:
+    """The traces that are meant, some thousands at once, in the order of the parts; see `replayed_outcomes`."""
+    import pyarrow
+
+    for part in parts:
+        for batch in read_batches(part, TRACES_AT_ONCE):
+            table = pyarrow.Table.from_batches([batch])
+            wanted = table if of is None else table.filter(pyarrow.array(of(table), type=pyarrow.bool_()))
+            if len(wanted):
+                yield wanted
+
+
+def _outcomes(tables: Iterator[pyarrow.Table], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
+    benchmarks = config.curation.decontamination
+    index = BenchmarkIndex.read(benchmarks) if kept and benchmarks.benchmarks else None
+    batches = ((table, None) for table in tables)
+    found = with_results(batches, (config.environment.spec, config.curation, index), Means(reuse=kept))
+    frames = [_logged(batch).assign(**results.select(list(REPLAYED)).to_pandas()) for batch, _, results in found]
+    if kept:
+        kept.keep(whole=False)
+    return _frame(frames)
+
+
+def _logged(batch: pyarrow.Table) -> pandas.DataFrame:
+    return batch.select([name for name in LOGGED if name in batch.column_names]).to_pandas().reindex(columns=list(LOGGED))
+
+
+def _frame(parts: list[pandas.DataFrame]) -> pandas.DataFrame:
+    import pandas
+
+    columns = [*LOGGED, *REPLAYED]
+    return pandas.concat(
+        [part.reindex(columns=columns) for part in parts] or [pandas.DataFrame(columns=columns)], ignore_index=True
+    )

@@ -5,7 +5,7 @@
 | sides | of components, for ever (`side_replay.py`); the first by quotas (`founding.py`) |
 | rotation | held-out components are released to training (`curation.rotate`) |
 | sets | the usable tasks of a side, those first that were there first, up to the size of the set; a share of a full set goes
-  to tasks that were seen recently (`turnover.py`) |
+  to tasks that were seen recently (`filled`) |
 | ledger | what moved, why, and what is short |
 
 With `split: temporal` the sets are drawn by time (`temporal.py`) from what was not trained (or selected) on earlier.
@@ -14,6 +14,7 @@ With `split: temporal` the sets are drawn by time (`temporal.py`) from what was 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,10 @@ from tracewheel.curation.split_record import (
     identity_key,
 )
 from tracewheel.curation.temporal import assign_by_time
-from tracewheel.curation.turnover import filled
 
 if TYPE_CHECKING:
     import pandas
+
 
 NOT_FROM_LOGS = (
     "the record of splits is lost, and which held-out tasks earlier runs have released to training is not in the logs{why};"
@@ -50,6 +51,8 @@ FITTED_TO = (
     " with --earlier, start in another work folder, or, if the profile's sets were full in the first curation, set"
     " curation.counts to 'exact'"
 )
+
+STEP = 0.1  # how much of a full set turns over at once
 
 
 @dataclass(frozen=True)
@@ -331,3 +334,40 @@ def describe_ledger(ledger: dict[str, Any]) -> str:
     first = ledger["first_held_out"]
     said.append(f"Of the first {first['tasks']} held-out tasks, {first['still']} still are.")
     return " ".join(said)
+
+
+def filled(candidates: Sequence[str], size: int, share: float, seen: Iterable[str]) -> list[str]:
+    """The tasks of a set, of which a share goes to tasks that are still being asked.
+
+    A set of S tasks keeps S - R places for the tasks of its side that were there first. The other R = share x S hold a window:
+    at first the next tasks in that order, then, in steps of S / 10 tasks, those that were seen most recently. Between two
+    steps the window stays, so that nights with little that is new keep their held-out tasks and with them earlier
+    evaluations.
+
+    All of it follows from the traces and the order of tasks in the record, however many curations have read them. A task that
+    leaves a set keeps its side.
+
+    Args:
+        candidates: The tasks that the set may hold, those first that were there first.
+        size: How many it holds.
+        share: How much of it turns over.
+        seen: The task of each trace since the first draw, in the order of time.
+    """
+    places = min(round(share * size), size - 1)  # one place at least stays
+    if len(candidates) <= size or places <= 0:
+        return list(candidates[:size])
+    first, others = candidates[: size - places], candidates[size - places :]
+    window = dict.fromkeys(others[:places])  # the task that was seen longest ago comes first
+    waiting: dict[str, None] = {}
+    known, step = set(others), max(1, min(places, round(STEP * size)))
+    for task in seen:
+        if task not in known:
+            continue
+        group = window if task in window else waiting
+        group.pop(task, None)
+        group[task] = None
+        if len(waiting) == step:
+            window |= waiting
+            window = dict.fromkeys(list(window)[-places:])
+            waiting.clear()
+    return [*first, *window]

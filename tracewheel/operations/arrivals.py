@@ -23,7 +23,7 @@ from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers
-from tracewheel.traces.readers.whole_files import whole_file_pieces
+from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.spool import Spool
 
 QUIET_SECONDS = 10.0

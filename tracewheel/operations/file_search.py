@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from tracewheel.core.files import LARGEST_SETTING, most_expanded, read_foreign_batches
 from tracewheel.traces.compression import ByteStream, is_compressed
+from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.known_values import in_base64
-from tracewheel.traces.redaction.triggers import Triggers
 
 CHUNK = 4 << 20
 SQLITE = b"SQLite format 3\0"

@@ -19,7 +19,7 @@ from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_re
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
-from tracewheel.traces.grown_sessions import GrownSessions
+from tracewheel.traces.grown_sessions import GrownSessions, learn_again
 from tracewheel.traces.ingested_folder import PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, IntakeFiles
 from tracewheel.traces.json_cutter import Piece
@@ -29,13 +29,12 @@ from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest
-from tracewheel.traces.readers.whole_files import whole_file_pieces
+from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.slices import Slice, check_whole, runs_of
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool
-from tracewheel.traces.taught import learn_again
 from tracewheel.traces.trial_results import TrialResult, TrialResults, with_result
 
 TRACES_FILE = TRACES_FOLDER
@@ -53,7 +52,7 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, no
     unless a session has grown or a new record reveals a secret in them.
 
     Every record is kept, a duplicate, or in quarantine. A duplicate has the messages, environment, session and user of an
-    earlier trace and is no attempt of its own (`attempts`). Secrets and personal data are redacted first, in quarantine too.
+    earlier trace and is no attempt of its own (`intake.py`). Secrets and personal data are redacted first, in quarantine too.
 
     Args:
         config: Which logs to read and what to redact.

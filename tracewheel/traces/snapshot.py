@@ -23,7 +23,7 @@ from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, find_layout
-from tracewheel.traces.readers.whole_files import PIECES
+from tracewheel.traces.readers.reading import PIECES
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.slices import BLOCK, Slice
 

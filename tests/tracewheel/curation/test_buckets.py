@@ -5,7 +5,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracewheel.curation.buckets import bucket_numbers, in_buckets, parts_of
+from tracewheel.curation.episode_writer import bucket_numbers, in_buckets, parts_of
 
 
 def test_rows_come_in_the_order_of_their_ranks(tmp_path):

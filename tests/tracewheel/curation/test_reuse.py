@@ -13,8 +13,8 @@ import pytest
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curate import HowTo, curate
-from tracewheel.curation.outcomes import replayed_outcomes
 from tracewheel.curation.pass_counts import KeptPassCounts
+from tracewheel.curation.replayed_traces import replayed_outcomes
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.demo.deployed_logs import log_line
 from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record

@@ -1,6 +1,6 @@
 """A full set's window of tasks that were seen recently; test_split_keeping.py has it with sides, records and cut logs."""
 
-from tracewheel.curation.turnover import filled
+from tracewheel.curation.split_keeping import filled
 
 
 def test_the_window_moves_in_steps_and_keeps_what_was_seen_last():

@@ -13,8 +13,8 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import BESIDE, beside
 from tracewheel.traces.ingest import ingest, ingest_new
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
-from tracewheel.traces.places import PLACES_FOLDER, read_places, read_stretch
+from tracewheel.traces.ingested_folder import PLACES_FOLDER, TRACES_FOLDER
+from tracewheel.traces.places import read_places, read_stretch
 from tracewheel.traces.snapshot import Earlier, Links, take_snapshot
 
 SHARED = Path(__file__).parents[4] / "shared" / "traces"

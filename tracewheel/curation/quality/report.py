@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns, read_json, read_table
-from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, REPORT_FILE, TASKS_FILE
+from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, REPORT_FILE, TASKS_FILE, TRAIN
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
-from tracewheel.curation.quality.conversations import TEXT_COLUMNS, ConversationCounts
-from tracewheel.curation.quality.counts import divergence_steps, families, rates
-from tracewheel.curation.quality.examples import choose_examples
+from tracewheel.curation.quality.counts import divergence_steps, families, histogram, rates
+from tracewheel.environments.recorded.calls import calls_in, is_error
 
 if TYPE_CHECKING:
     import pandas
+
 
 QUALITY_VERSION = 1
 ROWS_AT_ONCE = 2000
 # Parts of curation's report that this report repeats.
 PASSED_ON = ("drift", "duplicates", "difficulty", "contamination", "probes", "sets")
+
+TEXT_COLUMNS = ("messages", "tools")
+
+LONGEST_TEXT, MOST_MESSAGES = 600, 40
 
 
 def quality_report(curated: Path, ingested: Path | None = None, *, examples: int = 8) -> dict[str, Any]:
@@ -144,3 +150,123 @@ def _details(labelled: pandas.DataFrame) -> dict[str, dict[str, int]]:
 def _leaks(tasks: pandas.DataFrame, episodes: pandas.DataFrame) -> dict[str, Any]:
     leaks = leak_report(tasks, episodes)
     return {"found": bool(leaks), "says": describe_leaks(leaks)}
+
+
+class ConversationCounts:
+    """Tools and lengths, counted over batches of episodes."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._called: Counter[str] = Counter()
+        self._offered: Counter[str] = Counter()
+        self._known: Counter[str] = Counter()
+        self._solved: Counter[str] = Counter()
+        self._lengths: dict[str, list[int]] = {"messages": [], "calls": [], "characters": []}
+
+    def add(self, episodes: pandas.DataFrame) -> None:
+        """Count episodes with `messages`, `tools` (JSON text) and `label` (NaN where unknown)."""
+        columns = (episodes[name] for name in (*TEXT_COLUMNS, "label"))
+        for text, tools, label in zip(*columns, strict=True):
+            messages = json.loads(text)
+            made = calls_in(messages)
+            names = {call.name for call in made}
+            self._offered.update(_names(tools))
+            self._calls.update(call.name for call in made)
+            self._errors.update(call.name for call in made if call.reply is not None and is_error(call.reply))
+            self._called.update(names)
+            if not math.isnan(label):
+                self._known.update(names)
+                self._solved.update(names if label >= 1.0 else ())
+            for what, length in (("messages", len(messages)), ("calls", len(made)), ("characters", len(text))):
+                self._lengths[what].append(length)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Each tool, the most called first: `calls`, `episodes` that call it or where it was `offered`, `errors`, `success`.
+
+        The success is that of the episodes that call it and have a known label, None where there are none.
+        """
+        return [
+            {
+                "name": name,
+                "calls": self._calls[name],
+                "episodes": self._called[name],
+                "offered": self._offered[name],
+                "errors": self._errors[name],
+                "success": self._solved[name] / self._known[name] if self._known[name] else None,
+            }
+            for name in sorted(self._calls.keys() | self._offered.keys(), key=lambda name: (-self._calls[name], name))
+        ]
+
+    def lengths(self) -> dict[str, dict[str, Any]]:
+        """Lengths of episodes in messages, calls and characters, each as a `histogram`."""
+        return {what: histogram(lengths) for what, lengths in self._lengths.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def _names(tools: str) -> frozenset[str]:
+    return frozenset(tool["function"]["name"] for tool in json.loads(tools))
+
+
+def choose_examples(labelled: pandas.DataFrame, tasks: pandas.DataFrame, limit: int, episodes: Path) -> list[dict[str, Any]]:
+    """Up to `limit` episodes of the training split, taken in turn from each failure kind and the successes, in order of ids.
+
+    Failures with a known divergence come first within their kind.
+
+    Args:
+        labelled: Episodes with labels.
+        tasks: Task records.
+        limit: The largest number of examples.
+        episodes: The file with their conversations.
+    """
+    import pyarrow.dataset
+
+    training = labelled[labelled["split"] == TRAIN]
+    prompts = dict(zip(tasks["id"], tasks["prompt"], strict=True))
+    known = training[training["label"].notna()].assign(unlike=lambda frame: frame["diverges_at"].isna())
+    ordered = known.sort_values(["unlike", "trace_id"])
+    kinds = [group.head(limit).to_dict("records") for _, group in ordered.groupby("failure_kind")]
+    chosen = list(_in_turn(kinds))[:limit]
+    if not chosen:
+        return []
+    wanted = pyarrow.dataset.field("trace_id").isin([row["trace_id"] for row in chosen])
+    found = pyarrow.dataset.dataset(episodes, format="parquet").to_table(columns=["trace_id", "messages"], filter=wanted)
+    said = dict(zip(*(found[name].to_pylist() for name in ("trace_id", "messages")), strict=True))
+    return [_example(row, said[row["trace_id"]], prompts) for row in chosen]
+
+
+def _in_turn(groups: Sequence[Sequence[dict[Any, Any]]]) -> Iterator[dict[Any, Any]]:
+    for place in range(max(map(len, groups), default=0)):
+        yield from (group[place] for group in groups if place < len(group))
+
+
+def _example(row: dict[Any, Any], said: str, prompts: dict[str, str]) -> dict[str, Any]:
+    messages = json.loads(said)
+    parts = row["diverges_message"] if row["diverges_message"] == row["diverges_message"] else None
+    at = None if parts is None or str(parts) == "<NA>" else int(parts)
+    return {
+        "trace": row["trace_id"],
+        "task": row["task_id"],
+        "prompt": prompts.get(row["task_id"], "")[:LONGEST_TEXT],
+        "label": float(row["label"]),
+        "source": row["outcome_source"],
+        "failure_kind": row["failure_kind"],
+        "failure_detail": row["failure_detail"],
+        "diverges_message": at,
+        "diverges_from": row["diverges_from"] or None,
+        "left_out": max(0, len(messages) - MOST_MESSAGES),
+        "messages": [_shown(message) for message in messages[:MOST_MESSAGES]],
+    }
+
+
+def _shown(message: dict[str, Any]) -> dict[str, Any]:
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    return {
+        "role": message["role"],
+        "text": _short(message.get("content") or ""),
+        "calls": [{"name": call["name"], "arguments": _short(str(call["arguments"]))} for call in calls],
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text) - LONGEST_TEXT:,} characters more)"

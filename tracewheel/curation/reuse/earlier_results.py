@@ -21,16 +21,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config import CurateSections
-from tracewheel.core.fingerprint import UNKNOWN, own_code
+from tracewheel.core.fingerprint import (
+    CURATION_PACKAGES,
+    NUMERIC_PACKAGES,
+    UNKNOWN,
+    code_version,
+    digest_file,
+    own_code,
+    package_versions,
+)
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL, remove, write_whole
-from tracewheel.curation.reuse.depends_on import depends_on
+from tracewheel.core.types import content_hash
 from tracewheel.curation.reuse.result_table import Keys, Places, ResultTable
 from tracewheel.curation.trace_results import schema
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.scoring.world_code import world_code
 
 if TYPE_CHECKING:
     import pyarrow
+
 
 INDEX_FILE, INDEX_VERSION = "index.json", 1
 TABLES = ("traces", "probes")
@@ -39,6 +49,8 @@ MOST_SETTINGS = 3  # folders that stay; the one that was used longest ago goes f
 CHECKED, CHECKED_DRIFT = 50, 5
 NOT_STORED = ("source_file", "source_line")  # columns of a trace on which no result depends
 MAY_PASS = "the verifier cannot judge"  # such a result may be another one next time
+
+CODE = "tracewheel.curation.replayed_traces"
 
 
 def silent(text: str) -> None:
@@ -274,3 +286,25 @@ def _drop_old(folder: Path, current: Path) -> None:
         : max(0, len(others) + 1 - MOST_SETTINGS)
     ]:
         remove(path)
+
+
+def depends_on(config: CurateSections) -> str:
+    """Hash of the settings that replays, probes, sketches and overlaps read, their code, and the packages it uses.
+
+    Of the user's own environment it covers the module and what that imports, except installed packages. It does not cover
+    files that an environment reads.
+    """
+    world = world_code(config.environment.spec, config.environment.verifiers)
+    duplicates, benchmarks = config.curation.duplicates, config.curation.decontamination
+    return content_hash(
+        {
+            "environment": config.environment.spec,
+            "sketches": duplicates.near,
+            "benchmarks": [
+                benchmarks.model_dump(mode="json", exclude={"benchmarks"}),
+                *([Path(path).name, digest_file(Path(path))] for path in benchmarks.benchmarks if Path(path).is_file()),
+            ],
+            "code": code_version(CODE, *world.modules, plugins=world.plugins),
+            "packages": package_versions(NUMERIC_PACKAGES + CURATION_PACKAGES),
+        }
+    )

@@ -13,8 +13,7 @@ from tracewheel.traces.readers.building import Place, RawTrace, build_trace, lis
 from tracewheel.traces.readers.content import as_text
 from tracewheel.traces.readers.dialects import parsed
 from tracewheel.traces.readers.dialogue import Dialogue, unreadable
-from tracewheel.traces.readers.logged_request import LoggedRequest
-from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.reader import LoggedRequest, Reader, Signs
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "bedrock"

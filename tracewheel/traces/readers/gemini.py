@@ -11,8 +11,7 @@ from typing import Any
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import Place, RawTrace, build_trace, list_field, message_list, object_field, text_field
 from tracewheel.traces.readers.dialogue import Dialogue, unreadable
-from tracewheel.traces.readers.logged_request import LoggedRequest
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.reader import LoggedRequest, Reader
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "gemini"

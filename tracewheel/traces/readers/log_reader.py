@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -10,17 +11,16 @@ from typing import Any
 import orjson
 
 from tracewheel.core.log_formats import AUTO
+from tracewheel.core.paths import JsonPath
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.places import Origin, Stretch
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers import openai, requests, span_traces
-from tracewheel.traces.readers.given_fields import with_fields
-from tracewheel.traces.readers.parsing import parse_piece
+from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
-from tracewheel.traces.readers.records import quarantined, read_or_quarantine, read_record
+from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
 from tracewheel.traces.readers.registry import built_in_readers
-from tracewheel.traces.readers.sessions import Sessions
 from tracewheel.traces.readers.spans import is_span, read_span, span_values
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
@@ -269,3 +269,46 @@ class LogReader:
             chosen = self._groups.get(name, reader) if mark else reader
             self._of_several = group.origin
             yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
+
+
+def given_fields(trace: Trace, record: Any, paths: Mapping[str, str]) -> Trace:
+    """The trace with the fields of `ingest.fields`; what is not at its path stays as the reader found it.
+
+    Args:
+        trace: As read.
+        record: The record, or the list of its parts, of which the first that has the path counts.
+        paths: Field to path, or to `=` and a constant. A name that is no field of a trace goes to `info`.
+
+    Raises:
+        InvalidRecord: what is at a path is not such a field.
+    """
+    changes: dict[str, Any] = {}
+    info = dict(trace.info)
+    for field, path in paths.items():
+        value = path[1:] if path.startswith("=") else _first(record, JsonPath(path))
+        if value is None:
+            continue
+        if field not in NAMES:
+            info[field] = value
+            continue
+        read = field_value(field, value)
+        if read is None and field == "created":
+            info["created"] = value
+        elif read is None:
+            raise InvalidRecord("field unreadable", f"ingest.fields, {field}: what is at '{path}' is {value!r:.60}")
+        changes[field] = read
+    return replace(trace, info=info, **changes)
+
+
+def with_fields(reader: Reader, paths: Mapping[str, str] | None) -> Reader:
+    """The reader, which then looks for fields at these paths; the same object without paths."""
+    if not paths:
+        return reader
+    return replace(reader, read=lambda value, place: given_fields(reader.read(value, place), value, paths))
+
+
+def _first(record: Any, path: JsonPath) -> Any:
+    for part in record if isinstance(record, list) else [record]:
+        if (value := path.get(part)) is not None:
+            return value
+    return None

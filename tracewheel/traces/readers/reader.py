@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
@@ -75,3 +76,40 @@ class Reader:
     split: Callable[[Any], Iterable[Part]] | None = None
     continues: Callable[[Any], bool] | None = None
     group_of_file: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True)
+class LoggedRequest:
+    """One request to a model.
+
+    Attributes:
+        inputs: The messages that were sent.
+        outputs: The messages of the response; empty when it failed or was not logged.
+        id: The response's id, or the record's.
+        previous: The id of the response that it continues, where the provider keeps the conversation.
+    """
+
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    id: str | None
+    previous: str | None
+    session: str | None
+    user: str | None
+    created: str | None
+    model: str | None
+    outcome: float | None
+    task: str | None
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def moment(self) -> float | None:
+        """Its time, to order requests of one log: seconds if it is a date, else the number that was logged."""
+        try:
+            return float(self.created) if self.created else None
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(str(self.created)).timestamp()
+        except ValueError:
+            return None

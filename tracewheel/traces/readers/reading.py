@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tracewheel.core.files import LARGEST_EXPANSION
 from tracewheel.core.log_formats import AUTO
 from tracewheel.core.types import Trace
-from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.json_cutter import LARGEST, Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.readers.inspect_eval import SUFFIX, eval_pieces
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.whole_files import whole_file_pieces
+from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.spool import Spool
+
+PIECES: dict[str, Callable[[Path, int, int], Iterator[Piece]]] = {".parquet": parquet_pieces, SUFFIX: eval_pieces}
 
 
 def read_traces(
@@ -42,3 +46,15 @@ def pieces_of(path: Path) -> Iterator[Piece]:
     """The records of a file of any kind."""
     pieces = whole_file_pieces(path)
     return LogFile(path).pieces() if pieces is None else pieces
+
+
+def whole_file_pieces(path: Path, largest: int = LARGEST, expansion: int = LARGEST_EXPANSION) -> Iterator[Piece] | None:
+    """The records of such a file; None for any other.
+
+    Args:
+        path: The file.
+        largest: Bytes of the largest record; of a larger one nothing is read.
+        expansion: To how many times its size the file may expand.
+    """
+    pieces = PIECES.get(path.suffix.lower())
+    return None if pieces is None else pieces(path, largest, expansion)

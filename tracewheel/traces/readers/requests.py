@@ -4,7 +4,7 @@ A record holds a request and its response: `{"request", "response"}` (their bodi
 of Bedrock's invocation log, Helicone's `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of
 an HTTP archive (HAR 1.2), or the body of a request alone. Bodies are those of OpenAI's chat completions and responses, of
 Anthropic's messages, of Gemini and of Bedrock's Converse; a response may be the text of a stream. Each request repeats the
-conversation so far, so `request_chains` finds the request that it continues.
+conversation so far, so `spool.RequestTable` finds the request that it continues.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from tracewheel.traces.readers.content import read_parts
 from tracewheel.traces.readers.conversation import message_key
 from tracewheel.traces.readers.dialects import as_chat, parsed, tie_calls
 from tracewheel.traces.readers.dialogue import Dialogue
-from tracewheel.traces.readers.logged_request import LoggedRequest
-from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.reader import LoggedRequest, Reader, Signs
 from tracewheel.traces.readers.response_items import read_items
 from tracewheel.traces.readers.streams import is_stream, response_of_events, response_of_stream
 from tracewheel.traces.readers.tools import as_tools

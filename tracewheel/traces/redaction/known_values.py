@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tracewheel.config.curation import PERSONAL_KINDS
-from tracewheel.traces.redaction.detector import mixed
-from tracewheel.traces.redaction.triggers import Triggers
+from tracewheel.traces.redaction.detector import Triggers, mixed
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 SHORTEST_VALUE, SHORTEST_SECRET = 6, 8

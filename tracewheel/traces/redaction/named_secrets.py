@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tracewheel.traces.redaction.detector import GAP, Detector, mixed
+from tracewheel.traces.redaction.detector import GAP, Detector, any_of, mixed
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 _STRONG = {
@@ -19,12 +19,7 @@ _STRONG = {
 }
 _WEAK = {"token": r"token"}
 # What a name of a password or secret ends in if its value is no secret.
-_ABOUT = (
-    r"(?:name|type|path|file|arn|ref|policy|length|count|version|field|label|hint|url|uri|format|pattern|rule"
-    r"|strength|expiry|expires|manager|dir"
-    r"|store|backend|provider|required|enabled|rotation|limit|usage|class|element|selector|prompt|endpoint"
-    r"|column|ttl|max|min)s?"
-)
+_ABOUT = rf"{any_of('about_secrets')}s?"
 # A password's short name: `pass: …`, `DB_PASS=…`, `dbpw=…`. In capitals it needs a name before it: "PASS: test_1" is a
 # test's result.
 _SHORT = (
@@ -32,31 +27,12 @@ _SHORT = (
     r"|(?<=user|smtp|root|mail)(?:pass|pw))"
 )
 # Makers whose keys have no form of their own, directly before the value or before a word for a key.
-_MAKERS = (
-    r"adafruit|adobe|airtable|algolia|alibaba|asana|atlassian|auth0|beamer|bitbucket|bittrex|clearbit"
-    r"|cloudflare|codecov|cohere|coinbase|confluent"
-    r"|confluence|contentful|datadog|deepgram|deepseek|discord|droneci|dropbox|elevenlabs|etsy|facebook|fastly"
-    r"|finicity|finnhub|firebase|flickr"
-    r"|freshbooks|gitter|gocardless|hubspot|heroku|intercom|jfrog|artifactory|jira|kraken|kucoin|launchdarkly"
-    r"|linkedin|looker|mailchimp|mailgun"
-    r"|mapbox|mattermost|messagebird|mistral|netlify|newrelic|new[_-]relic|nytimes|okta|openweathermap|opsgenie"
-    r"|pagerduty|paypal|pinecone|plaid"
-    r"|pusher|rapidapi|segment|sendbird|sentry|shodan|snyk|sonar|spotify|squarespace|sumo(?:logic)?|telegram"
-    r"|travis|trello|twitch|twitter|typeform"
-    r"|vercel|wandb|yandex|zendesk|zoom"
-)
+_MAKERS = any_of("makers")
 _KEY_WORDS = (
     r"(?:[_.\- ]?(?:api|app|application|access|auth|client|consumer|deploy|personal|secret|key|token|pat"
     r"|pass(?:word)?|pw|credentials?|ci|login|bearer))"
 )
-_PLACEHOLDER = re.compile(
-    r"(?i)(?:none|null|nil|true|false|undefined|str|string|text|int|integer|number|bool|boolean|object|array"
-    r"|any|bytes|secretstr"
-    r"|optional|required|required!|missing|invalid|incorrect|wrong|empty|unset|hidden|redacted|masked"
-    r"|placeholder|changeme|changed"
-    r"|example|password|passwd|secret|token|basic|bearer|plain(?:text)?|hashed|encrypted|char|varchar|field|value|input|type"
-    r"|[*•.xX#_\-]+|<.*|\$.*|%.*|\{.*|\[.*|your.*|my[-_].*|test|null\}.*)"
-)
+_PLACEHOLDER = re.compile(rf"(?i){any_of('placeholders')}")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|/\S*|\.\S*")
 _NO_PASSWORD = re.compile(
     r"(?i)[\d.,]+[a-z%]{0,3}|[a-z]+(?:[_-][a-z0-9]+)*[_-]\d+|test\w*|.*\.(?:py|[jt]sx?|c|cc|cpp|go|rs|rb|java"
@@ -153,10 +129,10 @@ def _detectors() -> list[Detector]:
     short = re.compile(rf"{_SHORT}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
     found.append(Detector("password", rf"(?i)(?:pass|pw){GAP}*[:=]", short, 1, _named(_fits_short), nested=True, doubt=2))
     maker = re.compile(
-        rf"(?<![A-Za-z])(?:{_MAKERS}){_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})",
+        rf"(?<![A-Za-z]){_MAKERS}{_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})",
         re.IGNORECASE | re.ASCII,
     )
-    trigger = rf"(?i)(?:{_MAKERS})[A-Za-z_.\- ]{{0,30}}{GAP}*[:=]"
+    trigger = rf"(?i){_MAKERS}[A-Za-z_.\- ]{{0,30}}{GAP}*[:=]"
     found.append(Detector("api_key", trigger, maker, 1, _named(_fits_maker), nested=True, doubt=2))
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tracewheel.traces.redaction.detector import Detector, when
+from tracewheel.traces.redaction.detector import Detector, any_of, when
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 _PART = r"(?:[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+|[OD]['’][A-Z][a-z]+|Ma?c[A-Z][a-z]+|[A-Z]\.)(?:[-'’](?:[A-ZÀ-ÖØ-Þ])?[a-zß-öø-ÿ]+)*"
@@ -28,11 +28,7 @@ _FIELDS = (
 )
 _FIELD = re.compile(rf"(?i:{_FIELDS})[{QUOTES}]?\s{{0,2}}[:=]?\s{{0,3}}[{QUOTES}]?({_FULL})(?![\w/])")
 _NAMED = re.compile(rf"(?:^|[\n{QUOTES}(;,|] ?)[Nn]ame: ?({_PART}(?: {_PART}){{1,3}})(?!\w)")
-_STREETS = (
-    r"(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Place|Pl|Square|Sq|Terrace|Ter"
-    r"|Way|Parkway|Pkwy|Highway|Hwy|Circle|Cir"
-    r"|Crescent|Close|Gardens|Row|Trail|Alley|Plaza)"
-)
+_STREETS = any_of("streets")
 _REGION = (
     r"(?:,? (?:Apt|Apartment|Suite|Ste|Unit|Floor|Fl"
     r"|#)\.? ?[\w\-]{1,6})?(?:,? [A-Z][A-Za-zß-öø-ÿ.\-]+(?: [A-Z][A-Za-zß-öø-ÿ.\-]+){0,2}"
@@ -54,15 +50,7 @@ _ADDRESS = re.compile(
     r"|della))* [A-ZÀ-Þ][\w\-]+(?: [A-ZÀ-Þ][\w\-]+)?,? \d{1,4}(?:, \d{5} [A-ZÀ-Þ][\w\-]+)?"
 )
 # Capitalised words after "I am" or "this is" that are no names.
-_NO_NAME = re.compile(
-    r"(?i)(?:the|a|an|not|sorry|here|there|very|i|we|you|it|is|this|that|my|your|our|sir|madam|team|all"
-    r"|customer|support|happy|glad|sure|ok|yes|no|just"
-    r"|great|good|bad|how|what|why|where|when|who|which|if|and|or|but|now|then|also|only|for|from|to|in|on|at"
-    r"|of|with|by|as|so|monday|tuesday|wednesday"
-    r"|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october"
-    r"|november|december|python|error|true|false|none"
-    r"|null|string|hiring|user|agent|assistant|admin|gpt|claude|english|german|french|american|european|chief)(?:\b.*)?"
-)
+_NO_NAME = re.compile(rf"(?i){any_of('no_names')}(?:\b.*)?")
 
 
 def names_and_addresses() -> dict[str, list[Detector]]:

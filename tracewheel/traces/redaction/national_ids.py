@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from tracewheel.traces.redaction.detector import Detector
+from tracewheel.traces.redaction.detector import Detector, any_of, read_forms
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 _START, _END = r"(?<![\w.\-/+])", r"(?![\w\-/]|\.\d)"
@@ -19,45 +19,11 @@ _NOT_PERSONAL = (
     r"|build|version|ref|commit|hash)"
     r"(?:[ _.\-]?(?:number|no|nr|id|code|key))?[\"'` \t:=#.]{0,4}$"
 )
-# Module of stdnum (or none), trigger, form.
-_FORMS = (
-    ("us.ssn", r"[0-9]{3}-[0-9]{2}-[0-9]{4}", r"\d{3}-\d{2}-\d{4}"),
-    ("us.itin", r"9[0-9]{2}-[0-9]{2}-[0-9]{4}", r"9\d{2}-\d{2}-\d{4}"),
-    ("", r"[A-Z]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D]", r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]"),
-    ("br.cpf", r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}", r"\d{3}\.\d{3}\.\d{3}-\d{2}"),
-    ("it.codicefiscale", r"(?i)[A-Z]{6}[0-9]{2}[A-Z][0-9]{2}[A-Z][0-9]{3}[A-Z]", r"(?i:[A-Z]{6}\d\d[A-Z]\d\d[A-Z]\d{3}[A-Z])"),
-    ("ch.ssn", r"756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2}", r"756\.\d{4}\.\d{4}\.\d{2}"),
-    ("be.nn", r"[0-9]{2}\.[0-9]{2}\.[0-9]{2}-[0-9]{3}[.\-][0-9]{2}", r"\d\d\.\d\d\.\d\d-\d{3}[.\-]\d\d"),
-    ("mx.curp", r"[A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[0-9A-Z][0-9]", r"[A-Z]{4}\d{6}[HMX][A-Z]{5}[0-9A-Z]\d"),
-    ("fi.hetu", r"[0-9]{6}[-+A][0-9]{3}[A-Y]", r"\d{6}[-+A]\d{3}[A-Y]"),
-    ("se.personnummer", r"(?:19|20)[0-9]{6}[-+][0-9]{4}", r"(?:19[2-9]\d|200\d)\d{4}[-+]\d{4}"),
-    ("kr.rrn", r"[0-9]{6}-[0-9]{7}", r"\d{6}-[1-8]\d{6}"),
-    ("cl.rut", r"[0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9kK]", r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]"),
-    ("ar.cuit", r"[0-9]{2}-[0-9]{8}-[0-9]", r"(?:2[0347])-\d{8}-\d"),
-    ("th.pin", r"[0-9]-[0-9]{4}-[0-9]{5}-[0-9]{2}-[0-9]", r"\d-\d{4}-\d{5}-\d\d-\d"),
-    ("in_.pan", r"[A-Z]{3}P[A-Z][0-9]{4}[A-Z]", r"[A-Z]{3}P[A-Z]\d{4}[A-Z]"),
-    ("cn.ric", r"[0-9]{17}[0-9X]", r"[1-8]\d{5}(?:19|20)\d{9}[\dX]"),
-    ("fr.nir", r"[12] [0-9]{2} [0-9]{2} [0-9AB]{2} [0-9]{3} [0-9]{3} [0-9]{2}", r"[12] \d\d \d\d \d[\dAB] \d{3} \d{3} \d\d"),
-    ("es.nie", r"[XYZ]-?[0-9]{7}-?[A-Z]", r"[XYZ]-?\d{7}-?[A-Z]"),
-)  # fmt: skip
-_WORDS = (
-    r"ssn|social[ _\-]?security|national[ _\-]?(?:insurance|id(?:entity|entification)?)|nino"
-    r"|tax(?:payer)?[ _\-]?(?:id(?:entification|entity)?|file)"
-    r"|nhs|cpf|aadhaa?r|pan card|pesel|nip|codice fiscale|insee|s(?:é|e)curit(?:é|e) sociale|steuer[ \-]?(?:id"
-    r"|nr|nummer)\w{0,20}"
-    r"|steueridentifikationsnummer|sozialversicherungsnummer|rentenversicherungsnummer|burgerservicenummer|bsn|personnummer"
-    r"|personal[ _\-]?(?:id|identity|identification)|henkil(?:ö|o)tunnus|hetu|f(?:ø|o)dselsnummer|cpr|ahv|avs"
-    r"|social insurance"
-    r"|id[ _\-]?(?:number|no|nr|card)|identity[ _\-]?(?:card|number)|주민등록번호|身份证号?码?|curp|cuit|cuil|nric|kimlik"
-    r"|cnp|rodné číslo|oib|αμκα|ΑΜΚΑ|amka"
-    r"|egn|thai id|ppsn?|isikukood|asmens kodas|rijksregisternummer|numéro national|medicare|medicaid"
-    r"|voter[ _]?id|(?:personal)?ausweis\w{0,8}|mbi|itin"
-    r"|(?-i:SIN|TIN|PAN|FIN|NIR|RUT|NIE|NIF|DNI|TFN|IRD|UTR)"
-)
+_WORDS = any_of("national_id_words")
 _BETWEEN = rf"[ \t:=#.,()*°º№{QUOTES}\-]"
 _NUMBER = r"[A-Z]{0,5}[ \-]?\d[\dA-Z]*(?:[ ./\-](?=[\dA-Z]*\d)[\dA-Z]{1,8}){0,7}(?:[ \-]?[A-Z](?!\w))?"
 _NAMED = re.compile(
-    rf"(?:\b|_|(?<=[a-z]))(?:{_WORDS})(?:[ _.\-]?(?:numbers?|num|no|nr|id|code|card|n°|nº|#)(?![A-Za-z]))*"
+    rf"(?:\b|_|(?<=[a-z])){_WORDS}(?:[ _.\-]?(?:numbers?|num|no|nr|id|code|card|n°|nº|#)(?![A-Za-z]))*"
     rf"{_BETWEEN}{{1,8}}(?:(?:is|was|are|ist|est|es|:){_BETWEEN}{{1,4}})?({_NUMBER})(?![\w])",
     re.IGNORECASE | re.ASCII,
 )
@@ -94,7 +60,7 @@ def _checked(module: str) -> Callable[[str], str | None]:
 def national_ids() -> list[Detector]:
     """The detectors of national identifiers."""
     found = []
-    for module, trigger, form in _FORMS:
+    for module, trigger, form in read_forms("national_ids"):
         pattern = re.compile(_START + form + _END, re.ASCII)
         found.append(Detector("national_id", trigger, pattern, 0, _checked(module), unless=re.compile(_NOT_PERSONAL)))
     found.append(Detector("national_id", _trigger(), _NAMED, 1, _digits))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tracewheel.config.curation import PersonalKind
-from tracewheel.traces.redaction.detector import Detector
+from tracewheel.traces.redaction.detector import Detector, any_of, read_words
 from tracewheel.traces.redaction.names_addresses import names_and_addresses
 from tracewheel.traces.redaction.national_ids import national_ids
 from tracewheel.traces.redaction.personal_places import personal_places
@@ -49,21 +49,10 @@ _DATED = re.compile(
 )
 _NUMBERED = r"(?:[ _.\-]?(?:number|no|nr|num|id|code|key))?s?[\"'`]?[ \t:=#.(]{0,4}$"
 # What a number is that is no phone number, and a dotted one that is no address.
-_THINGS = re.compile(
-    r"(?i)(?:\b|_)(?:part|p/n|pn|sku|upc|ean|isbn|issn|doi|order|invoice|ticket|tracking|shipment|section"
-    r"|version|model|serial|s/n|ref(?:erence)?|item|article"
-    r"|product|catalog(?:ue)?|case|confirmation|reservation|booking|account|acct|policy|batch|lot|code|line|row"
-    r"|page|figure|fig|table|port|pid|thread|job|run"
-    r"|build|release|drawing|commit|timestamp|epoch|date|uuid|id|article|art|po|claim|docket|file|room|seat|row"
-    r"|step|rfc|patent|grant|bug|issue|task|test"
-    r"|score|range|size|dimensions?|ratio|week|weeks|day|from|between|cl)" + _NUMBERED
-)
+_THINGS = re.compile(rf"(?i)(?:\b|_){any_of('numbered_things')}" + _NUMBERED)
 _NUMBERINGS = re.compile(
-    r"(?i)(?:\b|_)(?:v|ver|version|build|release|rel|rev(?:ision)?|section|sec|clause|chapter|appendix|article"
-    r"|paragraph|para|part|step|fig(?:ure)?|table"
-    r"|item|rule|control|requirement|req|driver|firmware|upgraded?|downgraded?|(?:from|to) version|oid|annex"
-    r"|schedule|heading|assemblyversion|fileversion"
-    r"|productversion|software|kernel|chrome|sdk|runtime|framework)[\"'`]?[ \t:=#.(\"']{0,4}$|(?:§|[=~<>^]=|[A-Za-z]/)\s?$"
+    rf"(?i)(?:\b|_){any_of('numberings')}"
+    r"[\"'`]?[ \t:=#.(\"']{0,4}$|(?:§|[=~<>^]=|[A-Za-z]/)\s?$"
 )
 _CARD = re.compile(
     r"(?<![0-9A-Za-z])(?<![0-9][.\-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}"
@@ -90,10 +79,7 @@ _PLACED_IPV4 = re.compile(
 )
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
 # Addresses that everybody knows or that are kept for documents (RFC 5737, 3849): they identify nobody.
-_WELL_KNOWN = {"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "149.112.112.112", "208.67.222.222", "208.67.220.220"}
-_WELL_KNOWN |= {"4.2.2.2", "64.6.64.6", "168.63.129.16", "192.168.0.1", "192.168.1.1", "192.168.1.254", "10.0.0.1", "10.0.2.15"}
-_WELL_KNOWN |= {"10.0.2.2", "172.17.0.1", "172.17.0.2", "172.17.0.3", "172.18.0.1"}
-_WELL_KNOWN |= {"2001:4860:4860::8888", "2001:4860:4860::8844", "2606:4700:4700::1111", "2606:4700:4700::1001"}
+_WELL_KNOWN = frozenset(read_words("well_known_addresses"))
 _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
 _NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
 

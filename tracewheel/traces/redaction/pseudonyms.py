@@ -22,8 +22,8 @@ import hmac
 import re
 from functools import cache
 
+from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.personal_data import luhn_digit
-from tracewheel.traces.redaction.triggers import Triggers
 
 MAIL_DOMAIN = "redacted.example.com"
 # Real area codes, as some tools refuse others.

@@ -1,4 +1,4 @@
-"""Langfuse's exports as frameworks' tracers fill them: each sample has the structure of a real one (docs/traces.md)."""
+"""Langfuse's exports as frameworks' tracers fill them: each sample has the structure of a real one (benchmarks/results/formats.md)."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.readers.langfuse_calls import read_repr, read_transcript
 from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.python_reprs import read_repr, read_transcript
 from tracewheel.traces.spool import Spool
 
 ASKED, SUNNY, DONE = "Weather in Rome?", "sunny", "It is sunny in Rome."

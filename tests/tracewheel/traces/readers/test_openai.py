@@ -13,8 +13,8 @@ from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.openai import read, read_usual
-from tracewheel.traces.readers.parsing import parse_piece
 from tracewheel.traces.readers.reading import read_traces
+from tracewheel.traces.readers.records import parse_piece
 from tracewheel.traces.readers.tool_cache import ToolCache
 from tracewheel.traces.spool import Spool
 

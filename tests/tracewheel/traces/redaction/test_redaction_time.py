@@ -9,9 +9,9 @@ import pytest
 
 from tracewheel.config import RedactionConfig
 from tracewheel.traces.redaction import known_values
+from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.known_values import KnownValues
 from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.redaction.triggers import Triggers
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 SIZE = 200_000

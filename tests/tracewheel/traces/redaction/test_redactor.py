@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trace
+from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.patterns import secret_detectors
 from tracewheel.traces.redaction.personal_data import luhn_digit, personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, is_pseudonym
 from tracewheel.traces.redaction.redactor import ESCAPED, KEY_VARIABLE, Redactor
-from tracewheel.traces.redaction.triggers import Triggers
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 LOGS = Path(__file__).parents[4] / "data/traces/workspace.jsonl"
