@@ -1,4 +1,4 @@
-"""Langfuse's exports as frameworks' tracers fill them: each sample has the structure of a real one (benchmarks/results/formats.md)."""
+"""Langfuse's exports as frameworks' tracers fill them: each sample has the structure of a real one."""
 
 import json
 

@@ -14,7 +14,7 @@ from tracewheel.traces.readers.reading import read_traces
 TRACES = Path(__file__).parents[5] / "shared" / "traces"
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the shared folder of real traces is missing")
 
-# File: format, traces, messages, calls, results, quarantined. benchmarks/results/formats.md has the jq commands that these came from.
+# File: format, traces, messages, calls, results, quarantined. benchmarks/results/formats.md has the jq commands.
 COUNTS = {
     "tau_bench/gpt-4o-airline.tasks0-24.json": ("tau_bench", 100, 2962, 621, 621, 0),
     "sweagent/marshmallow-code__marshmallow-1867.traj": ("sweagent", 1, 24, 11, 11, 0),
