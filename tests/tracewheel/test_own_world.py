@@ -1,4 +1,4 @@
-"""The page about your environment, its library desk: its code runs, its log line becomes a verified task, its profile is valid."""
+"""Your environment, its library desk: its code runs, its log line becomes a verified task, its profile is valid."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Environments of other projects, in their own Python (`make setup-standards`; that of NeMo Gym by hand, plugins/bridges/docs/standards.md).
+"""Real environments of other projects, in a Python of their own (see the docs of this wheel).
 
 Their examples are in their repositories, not in the packages: TRACEWHEEL_CHECKOUTS names a folder with checkouts, `OpenEnv`,
 `verifiers` and `Gym`.

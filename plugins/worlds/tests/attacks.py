@@ -1,4 +1,4 @@
-"""What cheating agents do, as a table that is checked and that `plugins/worlds/docs/sandbox.md` shows: each earns nothing, most a flag.
+"""What cheating agents do, as a table that is checked and that `docs/sandbox.md` shows: each earns nothing, most a flag.
 
 Each is a whole episode of an environment. Names in braces are filled in from the task: `{function}`, `{file}`, `{test}`.
 

@@ -1,5 +1,6 @@
 """Each YAML block of the docs is one that a user may copy: it loads as a profile, or as what its page says it is."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -15,8 +16,10 @@ DVC, READER = "record:\n  cmd:", "conversation:"
 
 
 def blocks():
-    for page in sorted(ROOT.glob("docs/*.md")):
+    for page in (*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/docs/*.md"))):
         text = page.read_text()
+        if page.parts[-4] == "plugins" and not importlib.util.find_spec(f"tracewheel_{page.parts[-3]}"):
+            continue  # its kinds are not installed
         for block in BLOCK.finditer(text):
             for part in re.split(r"^---\n", block[1], flags=re.M):
                 yield pytest.param(part, id=f"{page.name}:{text[: block.start()].count(chr(10)) + 1}")

@@ -1,4 +1,4 @@
-"""Writes ATIF 1.8, Harbor's agent trajectory interchange format. Checked by Harbor's own validator (plugins/bridges/docs/standards.md).
+"""Writes ATIF 1.8, Harbor's agent trajectory interchange format. Checked by Harbor's own validator (docs/export.md).
 
 What the format has no field for goes into its `extra` objects. `extra.openai_message` of a step or a result holds the keys
 of the OpenAI message that ATIF lacks; our reader puts them back, so that a conversation comes back as it was.

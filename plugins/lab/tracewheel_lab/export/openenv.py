@@ -1,6 +1,6 @@
 """Writes OpenEnv's `TrainingTrace` (schema 1): one turn for each model call, with its prompt's ids, sampled ids and mask.
 
-Checked by OpenEnv's own model and validator (plugins/bridges/docs/standards.md). That contract has no place for the end of an episode; reward,
+Checked by OpenEnv's own model and validator (docs/export.md). That contract has no place for the end of an episode; reward,
 stop reason and fault are in each turn's `metadata`.
 """
 

@@ -75,7 +75,7 @@ class Corpus:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise DataError(f"corpus {path}: {error.strerror}; see plugins/worlds/docs/retrieval.md for how to make one") from error
+            raise DataError(f"corpus {path}: {error.strerror}; see plugins/worlds/docs/retrieval.md") from error
         self.path, self.digest = path, hashlib.sha256(data).hexdigest()
         self.documents = _documents_of(data, path)
         self._whole: Library | None = None
@@ -109,7 +109,7 @@ def corpus_at(path: str | Path) -> Corpus:
     try:
         stat = path.stat()
     except OSError as error:
-        raise DataError(f"corpus {path}: {error.strerror}; see plugins/worlds/docs/retrieval.md for how to make one") from error
+        raise DataError(f"corpus {path}: {error.strerror}; see plugins/worlds/docs/retrieval.md") from error
     with _making:
         return _corpus(path, stat.st_mtime_ns, stat.st_size)
 
