@@ -22,6 +22,7 @@ from tasks.engine.drivers import DirectDriver
 from tasks.engine.inputs import input_digests
 from tasks.engine.run import Policy, Silent, settings_for
 from tasks.engine.stage import stage_task
+from tasks.stages.champion import load_champion
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
@@ -31,7 +32,6 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
-from tasks.tracking.registry import load_champion
 from tracewheel.config import GateConfig, RetrainConfig, Sections
 from tracewheel.config.profile import StageName
 from tracewheel.core import fingerprint
