@@ -13,7 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.backtest_plan import BRANCHES, REFERENCE, Backtest, checked, config_in, reporting
+from flows.commands.backtest_plan import BRANCHES, REFERENCE, WRITES, Backtest, add_options, checked, config_in, reporting
+from flows.commands.command import Command
 from flows.console.arguments import note
 from flows.setup import prepare_environment
 from tracewheel.core.errors import DataError, InfrastructureError, InputError
@@ -213,3 +214,6 @@ def words_of(tick: Tick) -> str:
     words = tick.end if gained is None else f"{tick.end} ({100 * gained:+.1f} points on held-out tasks)"
     held = f"; {sum(batch['records'] for batch in tick.held)} records held" if tick.held else ""
     return f"{words}{held}" + (f": {tick.figures['why']}" if tick.end == "failed" else "")
+
+
+COMMAND = Command("backtest", "what scheduled retraining would have done with past logs", add_options, backtest, writes=WRITES)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command, Writes
+from flows.commands.command import Writes
 from flows.console.arguments import note, profile_options
 from tracewheel.core.errors import DataError
 from tracewheel.core.out_folder import check_out_folder
@@ -178,12 +178,3 @@ def reporting(folder: Path) -> Iterator[TerminalReporter]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / CONSOLE_FILE).open("a", encoding="utf-8") as file:
         yield TerminalReporter(console=Console(file=file, highlight=False, width=160))
-
-
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    from flows.commands.backtest import backtest
-
-    return backtest(options)
-
-
-COMMAND = Command("backtest", "what scheduled retraining would have done with past logs", add_options, run, writes=WRITES)
