@@ -22,8 +22,7 @@ from tracewheel.config.curation import (
     DuplicatesConfig,
     RedactionConfig,
 )
-from tracewheel.config.endpoint import EndpointConfig, PricesConfig
-from tracewheel.config.engines import EngineConfig, TransformersEngineConfig, VllmConfig, VllmEngineConfig, VllmServerConfig
+from tracewheel.config.endpoint import EndpointConfig, PricesConfig, TeacherConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
 from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
@@ -47,13 +46,19 @@ from tracewheel.config.learner import (
     ZeroVarianceConfig,
 )
 from tracewheel.config.loading import load_config, load_ingest_config, load_stored_config
-from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.passes import (
     BackendConfig,
     DeepSpeedConfig,
     PassesConfig,
 )
-from tracewheel.config.placement import PlacementConfig
+from tracewheel.config.placement import (
+    EngineConfig,
+    PlacementConfig,
+    TransformersEngineConfig,
+    VllmConfig,
+    VllmEngineConfig,
+    VllmServerConfig,
+)
 from tracewheel.config.profile import (
     EnvironmentConfig,
     LoraConfig,
@@ -64,11 +69,8 @@ from tracewheel.config.profile import (
     TrainingConfig,
     WarmStartConfig,
 )
-from tracewheel.config.rate_trials import RateTrialsConfig
-from tracewheel.config.resources import ResourcesConfig
-from tracewheel.config.rollout import ExplorationConfig, RolloutConfig
+from tracewheel.config.rollout import ExplorationConfig, LocalWorkersConfig, RayWorkersConfig, RolloutConfig, WorkersConfig
 from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
-from tracewheel.config.sampler import SamplerConfig, VariantsConfig
 from tracewheel.config.sections import (
     AuditSections,
     BaselineSections,
@@ -92,8 +94,7 @@ from tracewheel.config.sections import (
     WarmStartSections,
     WorkerSections,
 )
-from tracewheel.config.teacher import TeacherConfig
-from tracewheel.config.workers import LocalWorkersConfig, RayWorkersConfig, WorkersConfig
+from tracewheel.config.training import MismatchConfig, RateTrialsConfig, ResourcesConfig, SamplerConfig, VariantsConfig
 
 __all__ = [
     "AdvantageConfig",

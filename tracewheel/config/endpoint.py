@@ -72,3 +72,12 @@ class EndpointConfig(Strict):
             if self.extra.get(name) is not None:
                 raise ValueError(f"extra.{name}: set by Tracewheel, which asks for one whole reply")
         return self
+
+
+class TeacherConfig(EndpointConfig):
+    """A teacher behind an endpoint, which plays each training task `samples` times (`tracewheel teach`).
+
+    The profile's `rollout` bounds the length of a demonstration.
+    """
+
+    samples: Count = 4

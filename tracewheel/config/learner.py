@@ -9,8 +9,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from tracewheel.config.advantages import AdvantageConfig, GroupAdvantageConfig
 from tracewheel.config.algorithms import with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
-from tracewheel.config.mismatch import MismatchConfig
 from tracewheel.config.passes import PassesConfig
+from tracewheel.config.training import MismatchConfig
 from tracewheel.core.errors import ConfigError
 
 

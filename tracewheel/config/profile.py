@@ -9,21 +9,17 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
 from tracewheel.config.checks import AuditConfig, DoctorConfig, GuardConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.endpoint import EndpointConfig
-from tracewheel.config.engines import TransformersEngineConfig
+from tracewheel.config.endpoint import EndpointConfig, TeacherConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
 from tracewheel.config.operations import ScheduleConfig, ScreeningConfig
 from tracewheel.config.passes import PassesConfig
-from tracewheel.config.placement import PlacementConfig, check_placement
+from tracewheel.config.placement import PlacementConfig, TransformersEngineConfig, check_placement
 from tracewheel.config.precision import choose_dtype
-from tracewheel.config.rate_trials import RateTrialsConfig
-from tracewheel.config.resources import ResourcesConfig
 from tracewheel.config.rollout import RolloutConfig
 from tracewheel.config.rubric import RubricConfig, judges_of
-from tracewheel.config.sampler import SamplerConfig
-from tracewheel.config.teacher import TeacherConfig
+from tracewheel.config.training import RateTrialsConfig, ResourcesConfig, SamplerConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.given_kinds import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS

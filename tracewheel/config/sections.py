@@ -7,17 +7,15 @@ from typing import Any, ClassVar, Self
 from tracewheel.config.base import Count, Strict
 from tracewheel.config.checks import AuditConfig, DoctorConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.endpoint import EndpointConfig
+from tracewheel.config.endpoint import EndpointConfig, TeacherConfig
 from tracewheel.config.evaluation import EvaluationConfig, GateConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import EnvironmentConfig, PolicyConfig, TrackingConfig, TrainingConfig, WarmStartConfig
-from tracewheel.config.rate_trials import RateTrialsConfig
 from tracewheel.config.rollout import RolloutConfig
 from tracewheel.config.rubric import RubricConfig
-from tracewheel.config.sampler import SamplerConfig
-from tracewheel.config.teacher import TeacherConfig
+from tracewheel.config.training import RateTrialsConfig, SamplerConfig
 
 
 class Sections(Strict):
