@@ -33,7 +33,7 @@ def register_notifications(plan: Plan, deployment_id: UUID) -> None:
         if notify.overdue_days is not None
     ]
     with get_client(sync_client=True) as client:
-        known = [one for one in client.read_automations() if one.owner_resource == owner]
+        known = client.read_resource_related_automations(owner)
         if sorted(map(_watched, known)) == sorted(map(_watched, wanted)):
             return
         client.delete_resource_owned_automations(owner)

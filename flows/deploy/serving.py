@@ -100,7 +100,8 @@ def _end(serving: _Serving, deployment_id: UUID, config: RetrainConfig, reason: 
         time.sleep(LOOK_SECONDS)
     serving.leave()
     while not serving.ended.wait(LOOK_SECONDS) and time.monotonic() < deadline + SERVER_SECONDS:
-        for run in multiprocessing.active_children():  # it was about to be started
+        _end_unbegun(deployment_id, config, reason)  # one that was about to be started
+        for run in multiprocessing.active_children():
             run.kill()
     _end_unbegun(deployment_id, config, reason)
 

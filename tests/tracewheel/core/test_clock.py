@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 OF_THE_PRESENT = {
     "flows/commands/batches.py",
     "flows/deploy/triggers.py",
+    "flows/deploy/turns.py",
     "tasks/afterwards/reproduction.py",
     "tracewheel/core/clock.py",
     "tracewheel/operations/arrivals.py",
