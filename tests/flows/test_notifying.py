@@ -107,7 +107,7 @@ def test_what_a_webhook_did_not_take_is_told_with_the_next_end(work, listener, c
     away = url.replace(port, str(free_port()))
     work.tick(notify_of(away, on=["skipped"]))
     said = capsys.readouterr().err
-    assert "does not take what it is told (URLError)" in said and SECRET not in said
+    assert "does not answer (URLError)" in said and SECRET not in said
     (waiting,) = json.loads((work.folder / UNTOLD_FILE).read_text())
     assert waiting["state"] == "Skipped" and SECRET not in json.dumps(waiting)
     (work.folder / UNTOLD_FILE).write_text(json.dumps([waiting | {"to": content_hash(url)}]))  # it has come back
