@@ -21,7 +21,7 @@ READERS = {
     "evidence.json": lambda run, entry: begins_with(run, entry),
     "gates.json": lambda run, entry: read_ledger(run.config.work_dir),
     "splits.json": lambda run, entry: splits_begin_with(run, entry, None),
-    "sampler.json": lambda run, entry: look_around(run, entry),
+    "sampler.json": lambda run, entry: look_around(run, entry, None, ""),
     "RUN/start.json": lambda run, entry: run.record.started(),
     "RUN/lineage.json": lambda run, entry: run.record.lineage,
     "RUN/summary.json": lambda run, entry: run.record.summary,
@@ -45,7 +45,7 @@ def test_a_posterior_of_another_shape_is_no_unexpected_error(make_run, tmp_path,
     run.record.path.parent.mkdir(parents=True)
     (run.record.path.parent / "sampler.json").write_text(shape)
     with pytest.raises(DataError, match="sampler.json: not a posterior .*delete it, and the tasks' posterior starts over"):
-        look_around(run, traces(tmp_path))
+        look_around(run, traces(tmp_path), None, "")
 
 
 @pytest.mark.parametrize("name", ["loop.json", "doctor.json"])

@@ -31,16 +31,6 @@ class Listener(Silent):
         self.said.append(text)
 
 
-class Tags:
-    """Replaces MLflow and keeps the tags."""
-
-    def __init__(self):
-        self.tags = {}
-
-    def tag(self, **tags):
-        self.tags |= tags
-
-
 def trajectories(number, *, cut):
     """The episodes of an iteration; with `cut`, every failed one ended at a cap."""
     rows = []
@@ -61,14 +51,13 @@ class Loop:
     """A loop without stages, with the entries that they would have made."""
 
     def __init__(self, root, config=None):
-        self.listener, self.tags = Listener(), Tags()
+        self.listener = Listener()
         config = config or PROFILE
         self.run = Run(
             config,
             Store(root / "store"),
             RunRecord(root, "run"),
             self.listener,
-            tracking=self.tags,
             driver=DirectDriver(),
         )
         curated = self.entry("curate", 0)
@@ -127,14 +116,13 @@ def test_the_entries_of_each_iteration_are_recorded(tmp_path):
     assert not list(loop.run.record.path.glob(".partial-*"))
 
 
-def test_a_warning_is_reported_once_and_tagged(tmp_path):
+def test_a_warning_is_reported_once(tmp_path):
     loop = Loop(tmp_path)
     assert alarms(loop.go(1)) == {}
     assert alarms(loop.go(2, cut=True)) == {"truncation": "severe"}
     loop.go(3, cut=True)
     assert len(loop.listener.said) == 1
     assert loop.listener.said[0].startswith("doctor, severe: truncation (iteration 2): share 0.5,")
-    assert loop.tags.tags == {"doctor": "truncation severe"}
 
 
 def test_a_resumed_run_examines_no_iteration_again(tmp_path, monkeypatch):
