@@ -6,7 +6,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
 ROOMY = RolloutConfig(max_tokens=8000, max_turn_tokens=1000)
-KINDS = ("assistant", "workspace", "refund_desk")
+KINDS = ("order_desk", "workspace", "refund_desk")
 
 
 def test_episodes_of_one_batch_are_each_in_their_own_environment(scripted_engine, renderer, call_text):
