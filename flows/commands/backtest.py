@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.backtest_plan import BRANCHES, REFERENCE, WRITES, Backtest, add_options, checked, config_in, reporting
 from flows.commands.command import Command
 from flows.console.arguments import note
-from flows.setup import prepare_environment
 from tracewheel.core.errors import DataError, InfrastructureError, InputError
 from tracewheel.core.stopping import Stopped, requested, stoppable
 
@@ -33,7 +32,7 @@ Work = Callable[["Run", "TerminalReporter"], dict[str, Any]]
 
 def backtest(options: argparse.Namespace) -> dict[str, Any]:
     """Replay the past, and write what it shows."""
-    from flows.setup import use_threads
+    from flows.setup import prepare_environment, use_threads
 
     plan = checked(options)
     prepare_environment(str(plan.out), debug=options.debug)

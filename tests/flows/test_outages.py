@@ -91,7 +91,7 @@ def test_mlflow_killed_in_mid_run_costs_nothing_and_gets_everything_later(
     mlflow_server.kill()
     assert process.wait(timeout=900) in (0, 3), log.read_text()
     said = " ".join(log.read_text().split())
-    assert "and the run goes on" in said and "the next run delivers them" in said
+    assert "and the run goes on" in said and "the next run delivers it" in said
     assert "Traceback" not in said
     (record,) = [path.parent for path in folder.glob("*/summary.json")]
     here = json.loads((record / "summary.json").read_text())
