@@ -26,9 +26,9 @@ def register_notifications(plan: Plan, deployment_id: UUID) -> None:
     """Have the server watch for runs that do not come. What it watches already goes on: a restart of `deploy` is no run."""
     from prefect.client.orchestration import get_client
 
-    owner = f"prefect.deployment.{deployment_id}"
+    owner = f"tracewheel.deployment.{deployment_id}"  # what the deployment itself owns, Prefect deletes at each registration
     wanted = [
-        _automation(plan.name, number, notify, notify.overdue_days, owner)
+        _automation(plan.name, number, notify, deployment_id, owner)
         for number, notify in enumerate(plan.config.schedule.notify)
         if notify.overdue_days is not None
     ]
@@ -46,18 +46,19 @@ def _watched(automation: Any) -> str:
     return str([automation.name, automation.trigger.within, *(action.block_document_id for action in automation.actions)])
 
 
-def _automation(name: str, number: int, notify: NotifyConfig, days: float, owner: str) -> Any:
+def _automation(name: str, number: int, notify: NotifyConfig, deployment_id: UUID, owner: str) -> Any:
     from prefect.blocks.fields import SecretDict
     from prefect.blocks.webhook import Webhook
     from prefect.events.actions import CallWebhook
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
     from pydantic import SecretStr
 
+    days = notify.overdue_days or 0.0
     block = Webhook(url=SecretStr(notify.address()), headers=SecretDict({"Content-Type": "application/json"}))
     block_name = f"tracewheel-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-{number}"
     trigger = EventTrigger(
         expect=set(COMPLETE),
-        match_related={"prefect.resource.id": owner, "prefect.resource.role": "deployment"},
+        match_related={"prefect.resource.id": f"prefect.deployment.{deployment_id}", "prefect.resource.role": "deployment"},
         posture=Posture.Proactive,
         threshold=1,
         within=timedelta(days=days),
