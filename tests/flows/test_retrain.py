@@ -288,7 +288,7 @@ class TestOnAFinishedRun:
         for name in ("verdict", "difference", "interval"):
             assert found["gate"][name] == summary["gate"][name]
         page = Path(found["report"]).read_text()
-        assert "After RL" in page
+        assert "After RL" in page and "Warm start, all logs" not in page
         show_summary(found)
         assert "warm start, all logs" not in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -50,3 +51,13 @@ def _cursor() -> duckdb.DuckDBPyConnection:
             )
             _connection.execute("SET enable_progress_bar = false")
         return _connection.cursor()
+
+
+@atexit.register
+def _close() -> None:
+    """Close the connection while Python still runs: where other threads outlive it, DuckDB would print that objects leak."""
+    global _connection
+    with _lock:
+        if _connection is not None:
+            _connection.close()
+            _connection = None

@@ -81,6 +81,10 @@ def evaluations_of(run: FinishedRun) -> list[Evaluation]:
         finished = run.lineage.get("evaluations") or {}
     except DataError:
         finished = {}
+    if finished:  # the record may name results of an earlier start that compared more policies
+        named = {
+            name: (policy, split) for name, (policy, split) in named.items() if split == VALIDATION or _step(policy) is not None
+        }
     for policy, splits in finished.items():
         named |= {str(made.get("entry")): (policy, split) for split, made in splits.items()}
     if not named:  # an earlier version wrote down no arguments

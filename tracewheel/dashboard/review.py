@@ -79,15 +79,18 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
     sources = [source for source in sources_of(run) if source.scores]
     final = run.evaluation(RL)  # also of a run of an earlier version, whose entries do not say it
     ends = [one for one in sources if final is not None and one.entry == final.name]
-    odd = "status <> 'scored' ORDER BY detail NOT LIKE '%Suspected%', trajectory_id"  # what waits for a person comes first
-    between = "status = 'scored' AND total > 0 AND total < 1 ORDER BY abs(total - 0.5), trajectory_id"
+    # What waits for a person comes first. A greedy and a sampled episode may have one id: then their files decide.
+    odd = "status <> 'scored' ORDER BY detail NOT LIKE '%Suspected%', trajectory_id, filename"
+    between = "status = 'scored' AND total > 0 AND total < 1 ORDER BY abs(total - 0.5), trajectory_id, filename"
     return {
         LOST: list(_lost(run, sources, most)),
         UNSCORED: _found(UNSCORED, sources, scores_where(sources, f"{odd} LIMIT {most}")),
         APART: _found(APART, sources, judged_apart(sources, most)),
         BORDERLINE: _found(BORDERLINE, sources, scores_where(sources, f"{between} LIMIT {most}")),
         RANDOM: _found(
-            RANDOM, ends, scores_where(ends, f"status = 'scored' ORDER BY md5(trajectory_id || 'review') LIMIT {most}")
+            RANDOM,
+            ends,
+            scores_where(ends, f"status = 'scored' ORDER BY md5(trajectory_id || 'review'), filename LIMIT {most}"),
         ),
     }
 
@@ -100,7 +103,7 @@ def judged_apart(sources: Sequence[Source], most: int) -> list[dict[str, Any]]:
     """
     if not sources or "explanation" not in columns_of([str(source.scores) for source in sources]):  # judges give one
         return []
-    where = f"status = 'scored' AND {LARGEST_GAP} >= {LEAST} ORDER BY {LARGEST_GAP} DESC, trajectory_id LIMIT {most}"
+    where = f"status = 'scored' AND {LARGEST_GAP} >= {LEAST} ORDER BY {LARGEST_GAP} DESC, trajectory_id, filename LIMIT {most}"
     rows = scores_where(sources, where, columns=f"{COLUMNS}, explanation")
     return [{**row, "detail": row["explanation"] or row["detail"]} for row in rows]
 
