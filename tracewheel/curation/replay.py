@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import OWN_CLASS
+from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply

@@ -16,7 +16,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.teacher.attempt import EndpointEpisode, attempt_episode
-from tracewheel.teacher.imitation import verified
+from tracewheel.teacher.teach import verified
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
 

@@ -13,8 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tracewheel.chat.injection.readings import Reading, normalised, readings
-from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Rule
+from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Reading, Rule, normalised, readings
 from tracewheel.chat.injection.words import WORDS
 
 SHOWN = 200

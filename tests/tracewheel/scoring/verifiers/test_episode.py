@@ -21,7 +21,7 @@ from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import EpisodeVerifier, Verdict, episode_of, make_verifier
 from tracewheel.teacher.attempt import EndpointEpisode, attempt_episode
-from tracewheel.teacher.imitation import verified
+from tracewheel.teacher.teach import verified
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
 
