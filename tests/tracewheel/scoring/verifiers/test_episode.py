@@ -10,9 +10,9 @@ import pytest
 from tracewheel.config import EnvironmentConfig, PolicyConfig, RolloutConfig, RubricConfig, ScoreSections
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Task, Trace, Trajectory
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import no_op_problem, replay_trace
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.engines.chat_reply import Reply, Usage
 from tracewheel.environments import TEXT_TURN, Observation, make_environment
 from tracewheel.environments.base import function_tool
