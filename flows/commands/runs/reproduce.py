@@ -58,9 +58,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         InfrastructureError: the run that was made again failed.
         NotReproduced: it is not the same bit by bit.
     """
-    from flows.commands.runs.reproduce import sections_of, title_of
     from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
 
     first = FinishedRun(run_named(options.run, options.run_dir))
     with _folder(options) as out:
