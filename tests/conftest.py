@@ -34,8 +34,10 @@ from tracewheel.core.given_kinds import give
 reaper.start()
 give("tests.own:Kind", "examples.own:Kind")  # what tests and examples name is the user's own
 torch.set_num_threads(1)
-settings.register_profile("tests", deadline=None, derandomize=True, database=None)
-settings.load_profile("tests")
+# The same examples each time; `make test-all` tries more of them.
+settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.register_profile("all", settings.get_profile("tests"), max_examples=500)
+settings.load_profile(os.environ.get("TRACEWHEEL_EXAMPLES", "tests"))
 
 BASE = Path(__file__).parents[1] / "data" / "base"
 
