@@ -6,8 +6,7 @@ its own by entry points of these tables' groups (`plugins/logs`).
 
 from __future__ import annotations
 
-from tracewheel.core.kind_table import KindTable
-from tracewheel.core.wheels import LOGS, WHEELS, how_to_get
+from tracewheel.core.kind_table import LOGS, WHEELS, KindTable, how_to_get
 
 AUTO = "auto"
 REQUESTS = "requests"

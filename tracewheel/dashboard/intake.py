@@ -16,7 +16,7 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import QUALITY_FILE, REPORT_FILE, TASKS_FILE
-from tracewheel.curation.quality.counts import histogram
+from tracewheel.curation.quality import histogram
 from tracewheel.dashboard.duck import select
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.traces import ingested_folder

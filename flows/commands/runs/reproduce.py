@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """
     from tracewheel.comparison.finished_run import FinishedRun
     from tracewheel.comparison.reproduce_page import sections_of, title_of
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
 
     first = FinishedRun(run_named(options.run, options.run_dir))
     with _folder(options) as out:

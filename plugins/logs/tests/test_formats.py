@@ -9,8 +9,8 @@ import pytest
 
 from tests.tracewheel.traces.readers.logged import RECORDS as CORE
 from tests.tracewheel.traces.readers.logged import STORY, conversation, read, samples_in
+from tracewheel.core.kind_table import WHEELS
 from tracewheel.core.types import Trace
-from tracewheel.core.wheels import WHEELS
 from tracewheel.traces.quarantine import REASONS, Quarantined
 from tracewheel.traces.readers.log_reader import built_in_readers
 

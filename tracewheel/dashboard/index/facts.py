@@ -15,7 +15,7 @@ from tracewheel.curation.faults import FinishedEpisode, find_fault
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.dashboard.text import value_of
 from tracewheel.environments import make_environment
-from tracewheel.scoring.breakdown import verifier_marks
+from tracewheel.scoring.adjustments import verifier_marks
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
 
 

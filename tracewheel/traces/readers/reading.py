@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import LARGEST_EXPANSION
+from tracewheel.core.kind_table import how_to_get
 from tracewheel.core.log_formats import AUTO, LOG_FILES
 from tracewheel.core.types import Trace
-from tracewheel.core.wheels import how_to_get
 from tracewheel.traces.json_cutter import LARGEST, Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined

@@ -9,9 +9,9 @@ import pytest
 
 from tests.tracewheel.traces.readers.logged import OTLP, RECORDS, SPANS, STORY, conversation, read
 from tracewheel.config import IngestConfig
+from tracewheel.core.kind_table import WHEELS
 from tracewheel.core.log_formats import LOG_FORMATS, TRIED
 from tracewheel.core.types import Trace
-from tracewheel.core.wheels import WHEELS
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import REASONS, Quarantined
 from tracewheel.traces.readers import log_reader
