@@ -121,8 +121,8 @@ def episodes_of(shelf: Shelf, asked: Asked) -> tuple[list[dict[str, Any]], int]:
         f"ORDER BY {order}, {LATEST} LIMIT ? OFFSET ?"
     )
     rows = _rows(shelf, query, [*values, asked.shown, asked.first], is_each_once=True)
-    if rows:
-        return rows, int(rows[0]["found"])
+    if rows or (asked.shown and not asked.first):
+        return rows, int(rows[0]["found"]) if rows else 0
     return [], int(_rows(shelf, f"SELECT count(*) n FROM episodes WHERE {where}", values, is_each_once=True)[0]["n"])
 
 
@@ -206,11 +206,17 @@ def rate_of(successes: float, attempts: int) -> dict[str, Any]:
     return {"rate": successes / attempts if attempts else None, "posterior": alpha / (alpha + beta), "ends": ends}
 
 
-def task_named(shelf: Shelf, name: str) -> list[dict[str, Any]]:
-    """The task of that name, with the latest run that has played it; empty where there is none."""
+def task_named(shelf: Shelf, name: str, *, is_in_texts: bool = False) -> list[dict[str, Any]]:
+    """The task of that name, with the latest run that has played it; empty where there is none.
+
+    Where episodes have the name as a word, it must be a curated task: another look through all digests takes as long again.
+    """
+    curated = _curated(shelf, name)
+    if is_in_texts and not curated:
+        return []
     query = "SELECT task, run FROM episodes WHERE task = ? ORDER BY started DESC LIMIT 1"
     rows = _rows(shelf, query, [name]) if shelf.uses and name else []
-    return [{**row, "prompt": next((one["prompt"] for one in _curated(shelf, name)), "")} for row in rows]
+    return [{**row, "prompt": next((one["prompt"] for one in curated), "")} for row in rows]
 
 
 def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once: bool = False) -> list[dict[str, Any]]:
