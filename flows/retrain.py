@@ -79,14 +79,25 @@ def retrain(
     return watched(config, work, scheduled=scheduled)
 
 
-def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, driver: Driver, *, fresh: bool = False) -> Any:
-    """`retrain` without Prefect's server; returns the summary."""
+def run_alone(
+    profile: str,
+    overrides: list[str] | None,
+    run_dir: str | None,
+    driver: Driver,
+    *,
+    scheduled: bool = False,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """`retrain` without Prefect's server; returns the summary, or `skipped`: why a scheduled run did not start."""
     config = resolve_config(profile, overrides, run_dir)
     with in_order(), in_turn(config, scheduled=False):
         reporter = TerminalReporter()
-        run = begin_run(config, reporter, driver, fresh=fresh)
-        run = screened(run, fresh=fresh)
-        return ending(run, lambda: whole(run, reporter, scheduled=False)).data
+        run = screened(begin_run(config, reporter, driver, fresh=fresh), fresh=fresh)
+        if scheduled and (reason := nothing_new(run)):
+            return {"skipped": reason}
+        state = ending(run, lambda: whole(run, reporter, scheduled=scheduled))
+        found: dict[str, Any] | None = state.data  # type: ignore[assignment]  # a summary, or nothing
+        return found or {"skipped": state.message}
 
 
 def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False) -> State[Any]:
