@@ -17,7 +17,6 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from tasks.closing.lineage import told
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import Driver
 from tasks.engine.fleet import check_fleet
@@ -129,7 +128,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             raise Skipped(decision.why)
         if scheduled:
             reporter.say(f"starts: {decision.why}")
-        with tracked(run) as run, told(run):
+        with tracked(run) as run:
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
             summary = run.driver.call(write_report, run, outcome, version)
