@@ -15,9 +15,8 @@ from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.dashboard.graph import lineage_page
 from tracewheel.lineage.backward import trace_back
 from tracewheel.lineage.forward import affected
-from tracewheel.lineage.graph import Graph, Node
+from tracewheel.lineage.graph import Graph, Node, mermaid
 from tracewheel.lineage.log_lines import ingest_of, lines_of
-from tracewheel.lineage.mermaid import mermaid
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
 from tracewheel.traces.places import read_stretch
 
