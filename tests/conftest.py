@@ -29,7 +29,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from tests import reaper
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 
 reaper.start()
 give("tests.own:Kind", "examples.own:Kind")  # what tests and examples name is the user's own

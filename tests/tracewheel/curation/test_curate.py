@@ -14,8 +14,8 @@ from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
 from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.leaks import check_curated, check_leaks
-from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.side_replay import IDENTITIES
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.traces.ingest import ingest
