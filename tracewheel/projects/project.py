@@ -18,7 +18,7 @@ import tracewheel
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.store import produce_whole
 from tracewheel.core.types import Task
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.projects.sample.environment import FileDesk
 
 TEMPLATES = Path(__file__).parent / "templates"
