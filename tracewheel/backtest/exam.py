@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import CurateSections
-from tracewheel.core.ordered_map import OrderedMap
+from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import REPORT_FILE, TASKS_FILE
 from tracewheel.curation.probes import probe_tasks
