@@ -88,8 +88,8 @@ PLAIN = {
     "dual clip": (ClipConfig(dual=3.0), lambda ratio, a, p: plain_clip(ratio, a, 3.0)),
     "cispo": (CispoConfig(), lambda ratio, a, p: -ratio.detach().clamp(max=5.0) * a * p),
     "sapo": (
-        SapoConfig(temperature_negative=1.0),
-        lambda ratio, a, p: -4 * torch.sigmoid(ratio - 1) * a,
+        SapoConfig(),
+        lambda ratio, a, p: -4 * a * torch.where(a > 0, torch.sigmoid(ratio - 1), torch.sigmoid(1.05 * (ratio - 1)) / 1.05),
     ),
     "gspo": (
         GspoConfig(low=0.2, high=0.2),
