@@ -29,7 +29,7 @@ MARKS = (
     ", if ",
     ", for ",
     " (",
-)  # of explanations
+)
 HEAD = """# Reference
 
 Made from the code by `python -m flows.reference > docs/reference.md`; a test compares.
@@ -43,8 +43,8 @@ profile's `work_dir`, and `--unsafe-local` allows agents' code as this user. `--
 SETTINGS = """
 ## Settings
 
-Of a profile, by section: type, default and meaning; `tracewheel describe profile` says more. Where few kinds of a section take a
-setting, they stand in front of its meaning. What a line tells of several settings is said once. `evaluation.rubric` is as
+Of a profile, by section: type, default and meaning; `tracewheel describe profile` says more. Where few kinds of a section take
+a setting, they stand in front of its meaning. What a line tells of several settings is said once. `evaluation.rubric` is as
 `rubric`, `baseline` as `teacher`.
 """
 NAMES = """

@@ -79,9 +79,8 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
     from tracewheel.config import EngineSections
     from tracewheel.engines.making import make_engine
     from tracewheel.gateway.engine_thread import EngineThread
-    from tracewheel.gateway.gateway import Gateway
+    from tracewheel.gateway.gateway import CONVERSATIONS, Gateway, StandingDoor
     from tracewheel.gateway.server import GatewayServer
-    from tracewheel.gateway.standing import CONVERSATIONS, StandingDoor
 
     policy = policy_in(config, options.adapter, "--adapter")
     caps = config.rollout.model_copy(update={"max_turns": MOST_TURNS, "harness": None})
@@ -102,8 +101,7 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
 
 
 def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
-    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
-    from tracewheel.gateway.log_redaction import LogRedaction
+    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog, LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
     from tracewheel.gateway.serving_routes import serving_routes

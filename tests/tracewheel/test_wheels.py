@@ -10,9 +10,7 @@ import pytest
 import tracewheel
 from flows.commands.describe import missing
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import KindTable
-from tracewheel.core.plugins import load_class
-from tracewheel.core.wheels import WHEELS
+from tracewheel.core.kind_table import WHEELS, KindTable, load_class
 from tracewheel.environments import ENVIRONMENTS
 from tracewheel.scoring.verifiers import VERIFIERS
 
@@ -20,7 +18,13 @@ ROOT = Path(__file__).parents[2]
 FILES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("plugins/*/tracewheel_*/**/*.py"))]
 OURS = ("tracewheel", "flows", "tasks")
 PUBLIC = {"__file__", *tracewheel.__all__}
-GROUPS = {"environments": "environment", "verifiers": "verifier", "worlds": "world"}
+GROUPS = {
+    "environments": "environment",
+    "verifiers": "verifier",
+    "worlds": "world",
+    "log_formats": "log format",
+    "log_files": "log file",
+}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -21,7 +21,7 @@ from tracewheel.config.rollout import RolloutConfig
 from tracewheel.config.rubric import RubricConfig, judges_of
 from tracewheel.config.training import RateTrialsConfig, ResourcesConfig, SamplerConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import OWN_CLASS, give
+from tracewheel.core.kind_table import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS
 
 # Keys without a default, and the values that they take.
@@ -161,24 +161,13 @@ class TrainingConfig(Strict):
     validate_every: Count = 4
 
 
-class OpenLineageConfig(Strict):
-    """Where events of OpenLineage go: posted to `url` (of the endpoint, as http://host:5000/api/v1/lineage), or appended to
-    `file`, one a line. Names of jobs and data sets are in `namespace`.
-    """
-
-    url: str | None = None
-    file: str | None = None
-    namespace: str = "tracewheel"
-
-
 class TrackingConfig(Strict):
-    """MLflow: address and names; and OpenLineage, to which a run tells its stages where it is set."""
+    """MLflow: address and names."""
 
     uri: str = "sqlite:///mlflow/mlflow.db"
     experiment: str = "tracewheel"
     model_name: str = "tracewheel"
     traces_per_evaluation: Annotated[int, Field(ge=0)] = 20
-    openlineage: OpenLineageConfig | None = None
 
 
 StageName = Literal[

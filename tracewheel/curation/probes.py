@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.ordered_map import OrderedMap
+from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import Task, canonical_json
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call, Solutions
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.environments import (
     Environment,
     Solver,
@@ -26,7 +26,7 @@ from tracewheel.environments import (
     repeat,
     share_resources,
 )
-from tracewheel.environments.episode import turn_messages
+from tracewheel.environments.base import turn_messages
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:

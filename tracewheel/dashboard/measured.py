@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tracewheel.comparison.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.run_record import LOOP_FILE, loops_of
+from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.store import FACTS
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
 from tracewheel.report.results import Estimate
@@ -29,9 +29,6 @@ class Evaluation:
         entry: Its stored result.
         policy, split: What played what.
         greedy, sampled: Shares of solved tasks with their intervals; None where nothing is scored.
-        families, tiers: The same by family and by tier: name to mode to rate.
-        pass_at: pass@k by k.
-        missing: Episodes that were not scored.
     """
 
     entry: str
@@ -39,10 +36,6 @@ class Evaluation:
     split: str
     greedy: Estimate | None
     sampled: Estimate | None
-    families: Mapping[str, Mapping[str, Estimate | None]] = field(default_factory=dict)
-    tiers: Mapping[str, Mapping[str, Estimate | None]] = field(default_factory=dict)
-    pass_at: Mapping[str, float] = field(default_factory=dict)
-    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,11 +145,6 @@ def iterations_of(run: FinishedRun, loop: Path) -> list[Iteration]:
     return found
 
 
-def loops(run: FinishedRun) -> dict[str, Path]:
-    """The loops of a run; empty where reinforcement learning has not begun."""
-    return loops_of(run.record.path)
-
-
 def read_small(path: Path) -> dict[str, Any]:
     """A small JSON file of a record or a stored result, kept until it changes; empty where it cannot be read."""
     try:
@@ -188,24 +176,7 @@ def _unnamed(run: FinishedRun, entry: str) -> Evaluation | None:
 
 
 def _evaluation(entry: str, policy: str, split: str, figures: Mapping[str, Any]) -> Evaluation:
-    def by(key: str) -> dict[str, dict[str, Estimate | None]]:
-        return {
-            str(name): {mode: _rate(values.get(mode)) for mode in ("greedy", "sampled")}
-            for name, values in (figures.get(key) or {}).items()
-        }
-
-    missing = sum(sum(counts.values()) for counts in (figures.get("missing") or {}).values())
-    return Evaluation(
-        entry=entry,
-        policy=policy,
-        split=split,
-        greedy=_rate(figures.get("greedy")),
-        sampled=_rate(figures.get("sampled")),
-        families=by("by_family"),
-        tiers=by("by_tier"),
-        pass_at=figures.get("pass_at") or {},
-        missing=int(missing),
-    )
+    return Evaluation(entry, policy, split, _rate(figures.get("greedy")), _rate(figures.get("sampled")))
 
 
 def _rate(values: Mapping[str, Any] | None) -> Estimate | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import canonical_json
 from tracewheel.environments import (
@@ -22,8 +22,7 @@ from tracewheel.environments import (
     make_environment,
     share_resources,
 )
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.failure import BridgeFailure
+from tracewheel.environments.base import BridgeFailure, play_calls
 from tracewheel.environments.running import close_resources
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel_bridges.process import RUNNER

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig, ScoreSections
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import parse_kind
 from tracewheel.curation.curated_folder import TASKS_FILE, load_tasks
 from tracewheel.environments import make_environment
@@ -19,8 +19,8 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.rollout.training_tasks import training_tasks, training_world
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.scoring.rubric import replay_turns
 from tracewheel.scoring.score import score
-from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.scoring.verifiers import make_verifier
 
 

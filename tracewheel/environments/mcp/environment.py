@@ -9,10 +9,8 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, content_hash
-from tracewheel.environments.base import Observation
-from tracewheel.environments.failure import ToolFailure
-from tracewheel.environments.mcp.args import McpArgs
-from tracewheel.environments.mcp.session import FILES, McpSession
+from tracewheel.environments.base import Observation, ToolFailure
+from tracewheel.environments.mcp.session import FILES, McpArgs, McpSession
 
 
 class McpEnvironment:

@@ -8,27 +8,169 @@ from typing import Any
 from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
-from tracewheel.environments.base import Observation, function_tool
-from tracewheel.environments.refund_desk.agent import solution
-from tracewheel.environments.refund_desk.logged import check_state
-from tracewheel.environments.refund_desk.near_misses import near_misses
+from tracewheel.environments.base import TEXT_TURN, Observation, function_tool, spread_tasks
 from tracewheel.environments.refund_desk.policy import (
+    CANCEL,
     CANCELLED,
     CARD,
     DELIVERED,
+    EXCHANGE,
     EXCHANGED,
+    GIFT,
     OPEN,
     OUTCOMES,
     POLICY,
+    REFUND,
     REFUNDED,
+    REFUSED,
     VOUCHER,
     Order,
+    final_wish,
+    in_time,
+    payee,
 )
 from tracewheel.environments.refund_desk.stock import ITEMS
-from tracewheel.environments.refund_desk.talk import brief_of
+from tracewheel.environments.refund_desk.talk import ASKED, LOST, SAID, brief_of
 from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task, refund_desk_task
-from tracewheel.environments.spread import spread_tasks
 from tracewheel.environments.users import CheckedUser, UserConfig, make_user
+
+Call = tuple[str, dict[str, Any]]
+ASK_ORDER, ASK_NAME, ASK_USED, ASK_INSTEAD = "Which order?", "Your name?", "Was it used?", "What would you like instead?"
+
+
+def solution(task: Task) -> list[Call]:
+    """What solves a task: questions (`TEXT_TURN`) and calls, one a turn."""
+    return [*lookup(task), *inquiry(task), *act(task), close(task.goal["outcome"])]
+
+
+def say(text: str) -> Call:
+    return TEXT_TURN, {"text": text}
+
+
+def close(outcome: str) -> Call:
+    return "close", {"outcome": outcome}
+
+
+def lookup(task: Task) -> list[Call]:
+    """Find the order: its number is said, asked for, or found by the customer's name."""
+    user, order = task.initial_state["user"], task.goal["order"]["id"]
+    find = ("find_order", {"order": order})
+    if user["number"] == LOST:
+        return [say(ASK_NAME), ("orders", {"customer": user["customer"]}), find]
+    return [find] if user["number"] == SAID else [say(ASK_ORDER), find]
+
+
+def inquiry(task: Task) -> list[Call]:
+    """Ask what only the customer knows, as far as it matters: nothing about an order that is too old."""
+    state, wish = task.initial_state, final_wish(task.initial_state)
+    if wish.action == CANCEL or not in_time(wish.action, order_of(task)):
+        return []
+    questions = [say(ASK_USED)]
+    named = state["user"]["change"]  # who changes its mind says for what
+    if wish.action == EXCHANGE and task.goal["outcome"] != REFUSED and not named:
+        questions.append(say(ASK_INSTEAD))
+    return questions
+
+
+def act(task: Task) -> list[Call]:
+    """The call that changes the order, if the policy allows it."""
+    return [] if task.goal["outcome"] == REFUSED else [deed(task)]
+
+
+def deed(task: Task) -> Call:
+    """The call that does what the customer wants, allowed or not."""
+    wish = final_wish(task.initial_state)
+    match wish.action:
+        case "refund":
+            return REFUND, {"order": wish.order, "to": payee(order_of(task))}
+        case "exchange":
+            return EXCHANGE, {"order": wish.order, "item": wish.instead}
+    return CANCEL, {"order": wish.order}
+
+
+def order_of(task: Task) -> Order:
+    """The order that the customer means, as it is at the start."""
+    number = final_wish(task.initial_state).order
+    return next(order for order in task.initial_state["orders"] if order["id"] == number)
+
+
+FIELDS = {"id": str, "customer": str, "item": str, "days": int, "paid": str, "status": str}
+WISHES, NUMBERS = (REFUND, EXCHANGE, CANCEL), (SAID, ASKED, LOST)
+
+
+def check_state(state: Any) -> None:
+    """Check `initial_state`.
+
+    Raises:
+        DataError: it is incomplete or inconsistent; the message says how.
+    """
+    orders = state.get("orders") if isinstance(state, dict) else None
+    if not isinstance(orders, list) or not orders or not all(_is_order(order) for order in orders):
+        raise DataError(f"'initial_state.orders' needs a list of orders, each with {', '.join(FIELDS)}")
+    if len({order["id"] for order in orders}) < len(orders):
+        raise DataError("'initial_state.orders': two orders have one id")
+    user = state.get("user")
+    if not isinstance(user, dict):
+        raise DataError("'initial_state.user' needs what the customer knows and wants")
+    if user.get("wish") not in WISHES or user.get("number") not in NUMBERS:
+        raise DataError(f"'initial_state.user' needs 'wish' ({', '.join(WISHES)}) and 'number' ({', '.join(NUMBERS)})")
+    if not isinstance(user.get("used"), bool) or type(user.get("style")) is not int:
+        raise DataError("'initial_state.user' needs 'used', true or false, and 'style', a whole number")
+    if not {"instead", "change"} <= user.keys():
+        raise DataError("'initial_state.user' needs 'instead' and 'change', null for none")
+    own = [order["item"] for order in orders if order["customer"] == user.get("customer")]
+    change = user["change"]
+    if change is not None and not isinstance(change, dict):
+        raise DataError("'initial_state.user.change' is null or an object")
+    for place, item in (("item", user.get("item")), ("change.item", (change or {}).get("item", user.get("item")))):
+        if own.count(item) != 1:
+            raise DataError(f"'initial_state.user.{place}' needs an item of which the customer has one order")
+    wish = (change or {}).get("wish", user["wish"])
+    if wish not in WISHES:
+        raise DataError(f"'initial_state.user.change.wish' is none of {', '.join(WISHES)}")
+    if wish == EXCHANGE and (change or {}).get("instead", user["instead"]) not in ITEMS:
+        raise DataError("'initial_state.user.instead' needs an item of the shop's for an exchange")
+
+
+def _is_order(order: Any) -> bool:
+    if not isinstance(order, dict) or not all(type(order.get(name)) is kind for name, kind in FIELDS.items()):
+        return False
+    return order["status"] in (OPEN, DELIVERED) and order["paid"] in (CARD, GIFT) and order["days"] > 0
+
+
+def near_misses(task: Task) -> dict[str, list[Call]]:
+    """Questions and calls that almost solve the task, by what is wrong with them."""
+    outcome, number = task.goal["outcome"], task.goal["order"]["id"]
+    talk, done = [*lookup(task), *inquiry(task)], act(task)
+    found = {
+        "left_open": [*talk, *done],
+        "told_wrongly": [*talk, *done, close(next(other for other in OUTCOMES if other != outcome))],
+        "closed_too_early": [*talk, close(outcome), *done] if done else [*talk, deed(task), close(outcome)],
+    }
+    for order in task.initial_state["orders"]:
+        if order["id"] == number:
+            continue
+        whose = "own" if order["customer"] == task.initial_state["user"]["customer"] else "another_customers"
+        found[f"extra_change_{whose}"] = [*talk, *done, ("cancel", {"order": order["id"]}), close(outcome)]
+        if done:
+            found[f"wrong_place_{whose}"] = [*talk, _with(deed(task), order=order["id"]), close(outcome)]
+    if outcome == REFUSED:
+        return found | {"done_though_forbidden": [*talk, deed(task), close(outcome)]}
+    found["refused_though_allowed"] = [*talk, close(REFUSED)]
+    found["told_not_done"] = [*talk, close(outcome)]
+    found["wrong_type"] = [*talk, _with(deed(task), order=[number]), close(outcome)]
+    if deed(task)[0] == REFUND:
+        other = CARD if deed(task)[1]["to"] == VOUCHER else VOUCHER
+        found["wrong_way"] = [*talk, _with(deed(task), to=other), close(outcome)]
+    if deed(task)[0] == EXCHANGE:
+        item = next(item for item in ITEMS if item != deed(task)[1]["item"])
+        found["wrong_item"] = [*talk, _with(deed(task), item=item), close(outcome)]
+    return found
+
+
+def _with(call: Call, **args: Any) -> Call:
+    return call[0], call[1] | args
+
 
 ECHO_LIMIT = 32
 

@@ -19,7 +19,7 @@ from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict, 
 VERIFIERS = KindTable(
     "tracewheel.verifiers",
     {
-        "answer_match": "tracewheel.scoring.verifiers.answer_match:AnswerMatchVerifier",
+        "answer_match": "tracewheel.scoring.verifiers.exact_match:AnswerMatchVerifier",
         "budget": "tracewheel.scoring.verifiers.budget:BudgetVerifier",
         "exact_match": "tracewheel.scoring.verifiers.exact_match:ExactMatchVerifier",
         "format": "tracewheel.scoring.verifiers.format:FormatVerifier",
@@ -30,7 +30,7 @@ VERIFIERS = KindTable(
         "process_checks": "tracewheel.scoring.verifiers.process_checks:ProcessChecksVerifier",
         "recorded": "tracewheel.scoring.verifiers.recorded:RecordedVerifier",
         "refund_desk": "tracewheel.scoring.verifiers.refund_desk:RefundDeskVerifier",
-        "regex": "tracewheel.scoring.verifiers.regex:RegexVerifier",
+        "regex": "tracewheel.scoring.verifiers.format:RegexVerifier",
         "relative_judge": "tracewheel.scoring.verifiers.judges.relative:RelativeJudgeVerifier",
         "sql_result": "tracewheel.scoring.verifiers.sql_result:SqlResultVerifier",
         "state_diff": "tracewheel.scoring.verifiers.state_diff:StateDiffVerifier",
@@ -63,7 +63,7 @@ def make_verifier(kind: str) -> AnyVerifier:
     """Make a verifier: a built-in name, or `module:Class` for your own, with arguments as in `core.kinds`.
 
     `kind` may come from data: of kinds that are not built in, or that reach beyond their arguments, those that the user named
-    are made (`core.given_kinds`).
+    are made (`core.kind_table`).
 
     Raises:
         ConfigError: there is no such verifier, it does not take the arguments, or only data names it.

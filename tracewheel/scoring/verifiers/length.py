@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from tracewheel.config.base import Count, Strict
 from tracewheel.core.types import Task
-from tracewheel.scoring.verifiers.answers import spoken
+from tracewheel.scoring.verifiers.base import spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 
