@@ -18,7 +18,6 @@ from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of, weights_folder
-from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.sampling.sampler import observe_scores
@@ -50,7 +49,6 @@ def main() -> None:
                         chosen,
                         samples=config.rollout.group_size,
                         seed=rollout_seed(config.seed, iteration),
-                        temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
                     ),
                     out,
                 )

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.config import ExplorationConfig, RetrainConfig
+from tracewheel.config import RetrainConfig
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.base import Generation, Request
 from tracewheel.environments import make_environment, opening_messages
@@ -89,7 +89,7 @@ def our_episodes(config: RetrainConfig, tasks: list[Task], scripts: list[Script]
     """The scripts through our loop, which forces no call into them."""
     renderer = policy_renderer(config.policy)
     engine = ScriptedEngine(scripts, renderer.end_of_turn_ids)
-    settings = config.rollout.model_copy(update={"exploration": ExplorationConfig()})
+    settings = config.rollout
     return run_episodes(engine, renderer, settings, RolloutPlan(tasks, samples=1, seed=0))
 
 

@@ -8,7 +8,7 @@ adds is all around them: a store that resumes a killed run and reuses what has n
 overlap updates, the guard, the champion, and the record of a run. What is left out here:
 
 - `training.iterations` is the only budget; dynamic sampling plays no second round.
-- The temperature stays (`rollout.exploration.temperature_end`), and the learning rate is a number.
+- The learning rate is a number.
 - There is no champion to start from: the policy to beat is the best one without reinforcement learning.
 
 The folder that it writes:

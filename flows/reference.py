@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,8 +13,23 @@ import tracewheel
 from flows.cli import EXIT_CODES
 from flows.commands.command import Command, own_commands
 from flows.console.arguments import profile_options
-from tracewheel.config.settings import Setting, settings
+from tracewheel.config.settings import SENTENCE, Setting, settings
 
+LONG = 7  # words
+MARKS = (
+    "; ",
+    ", which",
+    ", where",
+    ", because",
+    ", so that",
+    ", as ",
+    ", with ",
+    ", and ",
+    ", or ",
+    ", if ",
+    ", for ",
+    " (",
+)
 HEAD = """# Reference
 
 Made from the code by `python -m flows.reference > docs/reference.md`; a test compares.
@@ -27,8 +43,9 @@ profile's `work_dir`, and `--unsafe-local` allows agents' code as this user. `--
 SETTINGS = """
 ## Settings
 
-Of a profile, by section; `tracewheel describe profile` prints the same. Where a section has kinds, those that take a setting
-stand in front of its meaning.
+Of a profile, by section: type, default and meaning; `tracewheel describe profile` says more. Where few kinds of a section take
+a setting, they stand in front of its meaning. What a line tells of several settings is said once. `evaluation.rubric` is as
+`rubric`, `baseline` as `teacher`.
 """
 NAMES = """
 ## Public names
@@ -40,11 +57,12 @@ Import them from `tracewheel`; all other modules may move. [public.md](public.md
 def reference() -> str:
     """The page."""
     parts = [HEAD, *map(_command, own_commands()), SETTINGS]
-    headings, first = ("setting", "type", "default", "meaning", "since"), dict[tuple[str, str], str]()
+    first = dict[tuple[str, str], str]()
     for section, listed in itertools.groupby(settings(), lambda one: one.name.partition(".")[0] if "." in one.name else ""):
-        rows = [_setting(one, first.setdefault(one.of, one.name)) for one in listed]
-        parts.append(f"\n### {section or 'Top level'}\n\n{_table(headings, rows)}")
-    parts += [NAMES, "\n", _table(("name", "what it is"), _names())]
+        own = [one for one in listed if first.setdefault(one.of, one.name) == one.name]
+        rows = [_setting(one, before) for one, before in zip(own, [None, *own], strict=False)]
+        parts.append(f"\n### {section or 'Top level'}\n\n{''.join(rows)}" if rows else "")
+    parts += [NAMES, "\n", *_names()]
     codes = [(str(code), meaning) for code, meaning in sorted(EXIT_CODES.items())]
     return "".join([*parts, "\n## Exit codes\n\n", _table(("code", "meaning"), codes)])
 
@@ -56,10 +74,8 @@ def _command(command: Command) -> str:
     known = {(tuple(action.option_strings), action.help) for action in common._actions}
     own = [action for action in parser._actions if (tuple(action.option_strings), action.help) not in known]
     takes = " CONFIG" if any(action.dest == "config" and action not in own for action in parser._actions) else ""
-    rows = [(_typed(action), str(action.help or "")) for action in own]
-    return f"\n### `tracewheel {command.name}{takes}`\n\n{command.help}.\n" + (
-        f"\n{_table(('option', ''), rows)}" if rows else ""
-    )
+    rows = [f"- {_typed(action)}: {_short(str(action.help or ''))}\n" for action in own]
+    return f"\n### `tracewheel {command.name}{takes}`\n\n{command.help}.\n" + ("\n" + "".join(rows) if rows else "")
 
 
 def _typed(action: argparse.Action) -> str:
@@ -71,20 +87,34 @@ def _typed(action: argparse.Action) -> str:
     return f"`{word}{many}`" + (", required" if action.required and action.option_strings else "")
 
 
-def _setting(one: Setting, first: str) -> tuple[str, ...]:
-    """A row; one that several sections have is explained where it stands first."""
-    kinds = f"{', '.join(one.kinds)}: " if one.kinds else ""
+def _setting(one: Setting, before: Setting | None) -> str:
+    """A line; without a meaning where the one before has the same."""
+    kinds = f"({', '.join(one.kinds)}) " if 0 < len(one.kinds) < 4 else ""
     default = "required" if one.default is None else f"`{one.default}`"
-    if first != one.name:
-        return (f"`{one.name}`", "", default, f"{kinds}as `{first}`", one.since)
-    return (f"`{one.name}`", one.type, default, f"{kinds}{one.meaning}", one.since)
+    takes = re.sub(r" \([^)]*\)$", "", one.type).replace(" | ", "|")
+    line = f"- `{one.name}`, {takes}, {default.replace(', ', ',')}"
+    same = before is not None and before.meaning == one.meaning
+    return (
+        f"{line}\n"
+        if same or (one.name.endswith(".kind") and "`: " in one.meaning)
+        else f"{line}: {kinds}{_short(one.meaning)}\n"
+    )
 
 
-def _names() -> Iterator[tuple[str, str]]:
+def _short(text: str) -> str:
+    """The first sentence of a text, up to where it begins to explain if it is long."""
+    said = re.sub(r"^`\w+`: ", "", " ".join(SENTENCE.split(text)[0].split()).rstrip("."))
+    while len(said.split()) > LONG and (cut := max(said.rfind(mark) for mark in MARKS)) > 0:
+        said = said[:cut]
+    return said
+
+
+def _names() -> Iterator[str]:
     for name in sorted(itertools.chain.from_iterable(tracewheel.PUBLIC.values()), key=str.lower):
         found: Any = getattr(tracewheel, name)
         described = inspect.isclass(found) or inspect.isroutine(found)
-        yield f"`{name}`", (inspect.getdoc(found) or "").partition("\n")[0] if described else f"`{found!r}`"
+        says = _short((inspect.getdoc(found) or "").partition("\n")[0]) if described else f"`{found!r}`"
+        yield f"- `{name}`: {says}\n"
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

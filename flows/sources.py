@@ -16,7 +16,6 @@ from tasks.stages.collect import collect_groups
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tracewheel.core.store import Entry
-from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.dynamic_sampling import refill_size
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
@@ -201,7 +200,6 @@ def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: lis
         "task_ids": task_ids,
         "variants": [task.to_record() for task in loop.sampler.variants(task_ids)],
         "iteration": iteration,
-        "temperature": rollout_temperature(loop.run.config.rollout, loop.run.config.training.iterations, iteration),
         **({"greedy_baseline": True} if loop.run.config.greedy_baseline else {}),
         "refill": 0,
     }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What a warm start and an update write.
 POLICY_OUT = Writes(
     ("metrics.json",),
-    ("adapter/*", "model/*", "metrics.json", "learner.json", "optimizer.pt", "optimizer/*", "critic*", "buffer.parquet"),
+    ("adapter/*", "model/*", "metrics.json", "learner.json", "optimizer.pt", "optimizer/*", "critic*"),
 )
 
 

@@ -156,9 +156,9 @@ def begin(run: Run, *, scheduled: bool) -> None:
     if not scheduled:
         return
     schedule = run.config.schedule
-    if why := run.record.state.gives_up(schedule.give_up_after):
+    if why := run.record.state.gives_up():
         raise InfrastructureError(
-            f"gave up on run {run.record.run_id}: it {why} (schedule.give_up_after); new traces make another run, "
+            f"gave up on run {run.record.run_id}: it {why}; new traces make another run, "
             "and `tracewheel retrain` resumes this one"
         )
     if schedule.max_run_seconds is not None:

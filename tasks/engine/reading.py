@@ -109,7 +109,7 @@ def begin_reading(config: RetrainConfig, *, fresh: bool = False) -> Reading:
     settings, held = identify_settings(config, other_inputs(config)), Batches(config.work_dir).held()
     says: list[str] = []
     record = None if fresh else find_run(config, settings)
-    if record is not None and _is_unfinished(record, config.schedule.give_up_after):
+    if record is not None and _is_unfinished(record):
         snapshot = _resumed(config, record, held, says)
         if snapshot is not None:
             return Reading(record.run_id, settings, snapshot, input_digests(config, snapshot), tuple(says))
@@ -141,9 +141,9 @@ def _of_settings(record: RunRecord, settings: str) -> bool:
     return found is not None and found["settings"] == settings
 
 
-def _is_unfinished(record: RunRecord, most: int | None) -> bool:
+def _is_unfinished(record: RunRecord) -> bool:
     """Whether a run is worth resuming: it ended before its verdict, and does not fail at one place again and again."""
-    return record.summary is None and record.state.read().get("state") != SKIPPED and record.state.gives_up(most) is None
+    return record.summary is None and record.state.read().get("state") != SKIPPED and record.state.gives_up() is None
 
 
 def _resumed(config: RetrainConfig, record: RunRecord, held: Collection[str], says: list[str]) -> Snapshot | None:

@@ -13,4 +13,4 @@ from tracewheel.rollout.trajectory_queue import ClaimedGroups
 @stage_task("collect", code="tracewheel.rollout.collect", sections=CollectSections)
 def collect_groups(context: Context[CollectSections], *, claimed: ClaimedGroups, iteration: int) -> dict[str, Any]:
     """The trajectories that an iteration claimed, as files."""
-    return collect(context.config.rollout, claimed, context.out)
+    return collect(claimed, context.out)

@@ -22,7 +22,6 @@ def roll_out(
     task_ids: list[str],
     variants: list[dict[str, Any]],
     iteration: int,
-    temperature: float,
     greedy_baseline: bool = False,
     refill: int = 0,
 ) -> dict[str, Any]:
@@ -43,7 +42,6 @@ def roll_out(
         context.out,
         iteration=iteration,
         variants=[Task.from_record(variant) for variant in variants],
-        temperature=temperature,
         greedy_baseline=greedy_baseline,
     )
     return metrics

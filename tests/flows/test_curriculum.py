@@ -1,4 +1,4 @@
-"""A whole run with the self-evolving curriculum, several objectives, turn rewards and a replay buffer."""
+"""A whole run with the self-evolving curriculum, several objectives and turn rewards."""
 
 import json
 
@@ -19,14 +19,12 @@ SETTINGS = {
             {"kind": "cost", "name": "thrift", "measure": "turns", "budget": 20, "weight": 0.1},
         ],
     },
-    "sampler": {"kind": "self_evolving", "variants": {"after": 1, "at_most": 0.5}},
+    "sampler": {"kind": "self_evolving"},
     "training": {"iterations": 3, "tasks_per_iteration": 6, "validate_every": 2},
 }
 LEARNER = {
     "credit": {"kind": "turn", "discount": 0.9},
-    "buffer": {"kind": "priority", "rows": 8},
-    "reward_normalisation": "domain",
-    "zero_variance": {"kind": "clamp"},  # every group takes part, so that the buffer is never empty
+    "zero_variance": {"kind": "clamp"},
 }
 
 
@@ -66,14 +64,6 @@ def test_the_plan_of_the_same_run_finds_everything_stored(evolved, command):
     done = command("retrain", profile, "--run-dir", folder, "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["complete"]
-
-
-def test_the_state_keeps_buffer_and_domains(evolved):
-    folder, _, _ = evolved
-    metrics = [json.loads(file.read_text()) for file in folder.glob("store/update-*/metrics.json")]
-    assert sorted(item["buffer_rows"] > 0 for item in metrics) == [False, True, True]
-    domains = [json.loads(file.read_text())["domains"] for file in folder.glob("store/update-*/learner.json")]
-    assert all(state and set(figures) == {"count", "mean", "squares"} for state in domains for figures in state.values())
 
 
 def test_the_pareto_front_is_in_the_summary_and_the_report(evolved):

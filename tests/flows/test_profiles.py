@@ -44,7 +44,6 @@ SIZES = {
     "curation.harder_tasks": 2,
     "training.tasks_per_iteration": 2,
     "rollout.max_turns": 3,
-    "rollout.exploration.epsilon": 0.5,
     "rubric.overlong": "{max_tokens: 60, cache: 60}",
     "evaluation.samples": 1,
     "evaluation.pass_at": "[1]",

@@ -27,7 +27,6 @@ from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, Evaluatio
 from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
-    BufferConfig,
     CispoConfig,
     ClipConfig,
     CreditConfig,
@@ -94,7 +93,7 @@ from tracewheel.config.sections import (
     WarmStartSections,
     WorkerSections,
 )
-from tracewheel.config.training import MismatchConfig, RateTrialsConfig, ResourcesConfig, SamplerConfig, VariantsConfig
+from tracewheel.config.training import MismatchConfig, RateTrialsConfig, ResourcesConfig, SamplerConfig
 
 __all__ = [
     "AdvantageConfig",
@@ -104,7 +103,6 @@ __all__ = [
     "BackendConfig",
     "BaselineSections",
     "BatchAdvantageConfig",
-    "BufferConfig",
     "ChampionSections",
     "CheckName",
     "CispoConfig",
@@ -187,7 +185,6 @@ __all__ = [
     "TransformersEngineConfig",
     "UpdateConfig",
     "UpdateSections",
-    "VariantsConfig",
     "VllmConfig",
     "VllmEngineConfig",
     "VllmServerConfig",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tracewheel.config.base import Count, Positive, Share, Strict
 
@@ -77,8 +77,6 @@ class CriticConfig(Strict):
     """
 
     kind: Literal["trunk", "light"] = "trunk"
-    rank: Count = 8
-    hidden: Count = 128
     learning_rate: Positive = 1e-3
     epochs: Count = 2
     warmup_iterations: Annotated[int, Field(ge=0)] = 1
@@ -90,8 +88,7 @@ class GaeAdvantageConfig(Strict):
     """Generalised advantage estimation over the actions of a trajectory; observations are skipped.
 
     `token`: each token is an action; `gamma` and `lam` apply from token to token, `turn_gamma` and `turn_lam` from the
-    last token of a turn to the first of the next. `turn`: each turn is one action. `vtrace` uses the returns of V-trace
-    (Espeholt et al. 2018), with its truncation levels `rho_max` and `c_max`.
+    last token of a turn to the first of the next. `turn`: each turn is one action.
 
     VAPO (Yue et al. 2025): `lam_critic` is the lambda of the critic's returns, everywhere (default: that of the advantages);
     with `length_alpha` that of the advantages is 1 - 1 / (`length_alpha` l) everywhere, at least 0, where l counts the
@@ -106,17 +103,7 @@ class GaeAdvantageConfig(Strict):
     turn_lam: Share = 0.95
     lam_critic: Share | None = None
     length_alpha: Positive | None = None
-    whiten: bool = True
-    vtrace: bool = False
-    rho_max: Positive = 1.0
-    c_max: Positive = 1.0
     critic: CriticConfig = CriticConfig()
-
-    @model_validator(mode="after")
-    def _check_lambda(self) -> GaeAdvantageConfig:
-        if self.vtrace and (self.lam_critic is not None or self.length_alpha is not None):
-            raise ValueError("V-trace has one lambda: leave out lam_critic and length_alpha, or set vtrace to false")
-        return self
 
 
 AdvantageConfig = Annotated[

@@ -100,13 +100,11 @@ class DoctorConfig(Strict):
     Attributes:
         stop_on: Checks that stop a run on a severe finding. Its state is kept: the same command resumes it once the check is
             removed from the list.
-        window: Iterations that a figure covers, the last ones.
         limits: By figure, from where it is a warning and from where it is severe, as in `{truncation: [0.1, 0.3]}`; figures
             without a line keep their limits (`tracewheel/config/checks.py`).
     """
 
     stop_on: tuple[CheckName, ...] = ()
-    window: Count = 3
     limits: dict[LimitName, tuple[NotNegative, NotNegative]] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -74,50 +74,24 @@ DuplicateKind = Literal["exact", "semantic", "renumbered", "near"]
 
 
 class DuplicatesConfig(Strict):
-    """When two traces count as duplicates.
+    """Which kinds of duplicates keep tasks on the same side of the splits (`link`)."""
 
-    `similar` is the minimum Jaccard similarity of the words of two tasks and their calls, with numbers masked, which finds
-    renumbered copies. Paraphrases are found by their content: names, numbers, paths and arguments count more than other
-    words there.
-
-    `near` selects the traces that are compared this way: `all`, or `unkeyed`, those without a logged goal. Where the
-    environment logs goals that differ, similar words do not make two tasks the same. `link` lists the kinds of duplicates
-    that keep tasks on the same side of the splits.
-    """
-
-    similar: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
-    near: Literal["unkeyed", "all"] = "unkeyed"
     link: tuple[DuplicateKind, ...] = ("exact", "semantic", "renumbered", "near")
 
 
 class DecontaminationConfig(Strict):
-    """Benchmarks that must not be trained on (JSON, JSONL, Parquet or text files), and which overlap counts.
-
-    A trace contains a benchmark item when it shares an n-gram of `words` words with it (Brown et al. 2020 use 13) and at
-    least `share` of the item's n-grams, or when their MinHash similarity is at least `similar`. An n-gram that occurs in
-    more than `common` items of one file is a phrase of the whole benchmark and is ignored.
-    """
+    """Benchmarks that must not be trained on: JSON, JSONL, Parquet or text files."""
 
     benchmarks: tuple[str, ...] = ()
-    words: Annotated[int, Field(ge=3)] = 13
-    share: Share = 0.2
-    similar: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
-    common: Count = 10
 
 
 class SetsConfig(Strict):
-    """What the sets contain that curation writes for the training stages.
+    """`sources` lists the accepted sources of a demonstration's outcome.
 
-    `sources` lists the accepted sources of a demonstration's outcome. Only `verified` is proof; logs without a simulator
-    have no better source than `logged`. A preference pair is two episodes of one task whose outcomes differ by at least
-    `margin`. `shared` is what the two must have in common before they diverge:
-    all `messages`, or only the `calls` with their replies. `auto` is `messages`, and `calls` where those of two
-    conversations with a user differ first in what the user says.
+    Only `verified` is proof; logs without a simulator have no better source than `logged`.
     """
 
     sources: Annotated[tuple[Literal["verified", "logged", "judged"], ...], Field(min_length=1)] = ("verified",)
-    margin: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    shared: Literal["auto", "messages", "calls"] = "auto"
 
 
 class SharesConfig(Strict):

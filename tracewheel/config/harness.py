@@ -28,7 +28,7 @@ class HarnessConfig(Strict):
     program has its own tools, no environment is made, and verifiers see only what the program says.
 
     `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and,
-    where `memory_mb` is set, that much address space. Of what it prints the last `output_bytes` are kept. With `preload`,
+    where `memory_mb` is set, that much address space. Of what it prints the last 64 KiB are kept. With `preload`,
     Python modules are imported once, and each program starts as a fork of that process: it saves an agent on a large SDK most
     of its start.
 
@@ -47,7 +47,6 @@ class HarnessConfig(Strict):
     seconds: Positive = 600.0
     max_requests: Count = 200
     memory_mb: Count | None = None
-    output_bytes: Annotated[int, Field(ge=1, le=1 << 24)] = 64 << 10
     preload: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tracewheel.config.checks import LIMITS
@@ -12,36 +13,33 @@ FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
 _OF_THE_FIRST: dict[str, str] = {
     "": "name seed threads work_dir",
     "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
-    "doctor": "stop_on window",
+    "doctor": "stop_on",
     "environment": "kind",
     "evaluation": "bootstrap pass_at samples temperature top_p",
     "gate": "confidence family_margin min_pairs",
     "ingest": "format paths",
     "learner": (
-        "advantage.adapter advantage.base advantage.c_max advantage.center advantage.critic.clip "
-        "advantage.critic.epochs advantage.critic.hidden advantage.critic.kind advantage.critic.learning_rate "
-        "advantage.critic.rank advantage.critic.warmup_iterations advantage.gamma advantage.granularity "
-        "advantage.kind advantage.lam advantage.rho_max advantage.scale advantage.threshold advantage.turn_gamma "
-        "advantage.turn_lam advantage.vtrace advantage.whiten aggregation backend.kind backend.offload "
-        "backend.overlap_comm backend.processes backend.stage beta buffer.kind buffer.rows constant_length "
-        "credit.discount credit.kind entropy.bonus entropy.floor epochs gradient_checkpointing kind kl.corrected "
-        "kl.direction kl.estimator kl.place kl.target kl.weight layout learning_rate loss max_grad_norm "
+        "advantage.adapter advantage.base advantage.center advantage.critic.clip "
+        "advantage.critic.epochs advantage.critic.kind advantage.critic.learning_rate "
+        "advantage.critic.warmup_iterations advantage.gamma advantage.granularity "
+        "advantage.kind advantage.lam advantage.scale advantage.threshold advantage.turn_gamma "
+        "advantage.turn_lam aggregation backend.kind backend.offload "
+        "backend.overlap_comm backend.processes backend.stage beta constant_length "
+        "credit.discount credit.kind entropy.bonus epochs gradient_checkpointing kind kl.corrected "
+        "kl.estimator kl.place kl.target kl.weight layout learning_rate loss max_grad_norm "
         "micro_batch_tokens minibatches off_policy.cap off_policy.correction off_policy.level "
-        "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows replay_weight "
-        "reward_normalisation schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
-        "surrogate.temperature_negative surrogate.temperature_positive weights zero_variance.kind "
+        "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows "
+        "schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
+        "weights zero_variance.kind "
         "zero_variance.max_rounds zero_variance.min_groups"
     ),
     "policy": "base device dtype tool_format",
-    "rollout": (
-        "engine.kind engine.slots exploration.epsilon exploration.temperature_end exploration.temperature_spread "
-        "exploration.tools group_size max_tokens max_turn_tokens max_turns temperature top_p"
-    ),
+    "rollout": ("engine.kind engine.slots group_size max_tokens max_turn_tokens max_turns temperature top_p"),
     "rubric": (
         "malformed_penalty objectives.budget objectives.kind objectives.measure objectives.name "
-        "objectives.only_success objectives.part objectives.weight turn_rewards verifiers.kind verifiers.weight"
+        "objectives.part objectives.weight turn_rewards verifiers.kind verifiers.weight"
     ),
-    "sampler": "floor kind target variants.after variants.at_most variants.limit variants.per_task",
+    "sampler": "kind target",
     "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
     "tracking": "experiment model_name traces_per_evaluation uri",
     "training": "episodes iterations tasks_per_iteration validate_every",
@@ -63,26 +61,50 @@ def _constants(section: str, **values: Any) -> dict[str, str]:
     }
 
 
+def _of_a_rubric(section: str) -> Iterable[tuple[str, str]]:
+    return _constants(section, **{"process_weight": 1.0, "overlong.weight": 0.5, "objectives.only_success": True}).items()
+
+
 # Names of settings and sections, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
     **_constants("audit", changes=4, seed=0, max_false_accept=0.01, max_false_reject=0.01, max_flips=0.1, confidence=0.95),
     **_constants("audit", examples=3),
-    **_constants("doctor", repeated_phrases=0.5, solved=0.9, mastery=0.85),
+    **_constants("doctor", window=3, repeated_phrases=0.5, solved=0.9, mastery=0.85),
     **{f"doctor.{name}": f"write doctor.limits: {{{name}: [warning, severe]}}" for name in LIMITS},
-    **_constants("sampler", decay=0.5, retain=0.5),
+    **_constants("sampler", decay=0.5, retain=0.5, floor=0.1),
+    **_constants("sampler.variants", after=2, at_most=0.0, per_task=2, limit=64),
+    **_constants("rate_trials", kl_most=0.01),
     "curation.difficulty": "tiers part at pass rates of 0.8, 0.6, 0.4 and 0.2; delete the section",
-    **_constants("curation.duplicates", same_content=0.6, permutations=128, longest=8000),
-    **_constants("curation.sets", pairs_per_task=8),
+    **_constants("curation.duplicates", similar=0.8, near="unkeyed", same_content=0.6, permutations=128, longest=8000),
+    **_constants("curation.decontamination", words=13, share=0.2, similar=0.8, common=10),
+    **_constants("curation.sets", pairs_per_task=8, margin=1.0, shared="auto"),
     **_constants("ingest.redaction", key_variable="TRACEWHEEL_REDACTION_KEY"),
     **_constants("learner.kl", late_from=0.8, horizon=10),
     "learner.kl.late_direction": "the direction is one for a whole run (learner.kl.direction); delete the line",
-    **_constants("learner.buffer", capacity=1024, half_life=2.0),
+    "learner.buffer": "updates learn from their own iteration's trajectories; delete the section",
+    "learner.reward_normalisation": "write learner.advantage: {kind: domain}, or delete the line",
+    **_constants("learner", replay_weight=0.3),
+    **_constants("learner.surrogate", temperature_positive=1.0, temperature_negative=1.05),
+    "learner.kl.direction": "the divergence is KL(policy || reference); delete the line",
+    "learner.entropy.floor": "write learner.entropy.bonus alone: it holds at any entropy",
+    **{f"learner.advantage.{name}": "V-trace is gone; delete the line" for name in ("vtrace", "rho_max", "c_max")},
+    **_constants("learner.advantage", whiten=True),
+    **_constants("learner.advantage.critic", rank=8, hidden=128),
     **_constants("learner.zero_variance", limit=0.5),
     **_constants("learner.mismatch", another_model=1.0),
     **_constants("learner", margin=0.5),
     **_constants("learner.backend", timeout_minutes=30),
     **_constants("warm_start.backend", timeout_minutes=30),
+    **{
+        f"rollout.exploration.{name}": "explore with rollout.temperature and exploration.environment_args; delete the line"
+        for name in ("temperature_end", "temperature_spread", "epsilon", "tools")
+    },
+    **_constants("rollout.engine", max_loras=2),
+    **_constants("rollout.harness", output_bytes=65536),
+    **{name: value for rubric in ("rubric", "evaluation.rubric") for name, value in _of_a_rubric(rubric)},
+    **_constants("schedule", give_up_after=3),
+    **_constants("screening", false_alarms_per_year=1.0),
     **_constants("teacher", longest_wait=300),
     **_constants("baseline", longest_wait=300),
     "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",

@@ -59,11 +59,9 @@ class GspoConfig(Strict):
 
 
 class SapoConfig(Strict):
-    """A sigmoid gate on the ratio, with separate temperatures for positive and negative advantages."""
+    """A sigmoid gate on the ratio."""
 
     kind: Literal["sapo"] = "sapo"
-    temperature_positive: Positive = 1.0
-    temperature_negative: Positive = 1.05
 
 
 class LikelihoodConfig(Strict):
@@ -80,8 +78,7 @@ class KlConfig(Strict):
 
     `place`: added to the loss, or subtracted from rewards. `credit`, for rewards: every token pays for the divergence of the
     whole trajectory, or for that from it on (`to_go`; Hu 2025, with advantage `batch`). A critic's token rewards are to go
-    anyway. `direction`: `reverse` is KL(policy || reference),
-    `forward` KL(reference || policy). With a `target` the weight is adapted to hold the divergence at that value (Ziegler et
+    anyway. With a `target` the weight is adapted to hold the divergence at that value (Ziegler et
     al. 2019). `corrected` weights each token's term by its ratio to the behaviour policy.
     """
 
@@ -89,16 +86,14 @@ class KlConfig(Strict):
     weight: NotNegative = 0.01
     place: Literal["loss", "reward"] = "loss"
     credit: Literal["trajectory", "to_go"] = "trajectory"
-    direction: Literal["reverse", "forward"] = "reverse"
     target: Positive | None = None
     corrected: bool = True
 
 
 class EntropyConfig(Strict):
-    """`bonus` is the weight of the entropy of action tokens; with a `floor` (nats) it applies only below it."""
+    """`bonus` is the weight of the entropy of action tokens."""
 
     bonus: NotNegative = 0.0
-    floor: NotNegative | None = None
 
 
 class PositiveExamplesConfig(Strict):
@@ -146,16 +141,6 @@ class OffPolicyConfig(Strict):
         return self
 
 
-class BufferConfig(Strict):
-    """A buffer of earlier trajectories for updates: the newest (`fifo`), or by reward and age (`priority`).
-
-    Each update gets `rows` of the last 1,024 trajectories.
-    """
-
-    kind: Literal["none", "fifo", "priority"] = "none"
-    rows: Count = 64
-
-
 class UpdateConfig(PassesConfig):
     """Settings of every kind of update.
 
@@ -165,7 +150,7 @@ class UpdateConfig(PassesConfig):
     towards 0. Each iteration's trajectories are trained on for `epochs` epochs of `minibatches` optimiser steps.
     `minibatch_of`: what the steps share out, single trajectories (of DPO: pairs) or whole groups. A step on whole groups reads
     with layout `shared_prefix` what a group's trajectories have in common once; a step on trajectories sees more tasks.
-    Each step also trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by `replay_weight`.
+    Each step also trains on `replay_rows` rows of the generic text in `replay_path`, their loss weighted by 0.3.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 3e-5, "full": 1e-6}
@@ -177,7 +162,6 @@ class UpdateConfig(PassesConfig):
     minibatch_of: Literal["trajectories", "groups"] = "trajectories"
     replay_path: str | None = None
     replay_rows: Annotated[int, Field(ge=0)] = 24
-    replay_weight: NotNegative = 0.3
     mismatch: MismatchConfig = MismatchConfig()
 
     @property
@@ -235,8 +219,6 @@ class PolicyGradientConfig(UpdateConfig):
     positive_examples: PositiveExamplesConfig = PositiveExamplesConfig()
     zero_variance: ZeroVarianceConfig = ZeroVarianceConfig()
     off_policy: OffPolicyConfig = OffPolicyConfig()
-    buffer: BufferConfig = BufferConfig()
-    reward_normalisation: Literal["none", "domain"] = "none"
     truncated: Literal["keep", "mask", "bootstrap"] = "keep"
 
     @model_validator(mode="before")
@@ -263,10 +245,6 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError("kl.credit 'to_go' needs kl.place 'reward', advantage.kind 'batch' and credit.kind 'trajectory'")
         if self.kl.place == "reward" and self.advantage.kind in ("success", "teacher"):
             raise ValueError(f"advantage '{self.advantage.kind}' has no reward to subtract the KL from: set kl.place to 'loss'")
-        if self.reward_normalisation != "none" and self.advantage.kind in ("success", "teacher"):
-            raise ValueError(f"advantage '{self.advantage.kind}' compares no rewards: set reward_normalisation to 'none'")
-        if self.reward_normalisation != "none" and self.advantage.kind == "greedy_baseline":
-            raise ValueError("advantage 'greedy_baseline' compares rewards as scored: set reward_normalisation to 'none'")
         if self.advantage.kind == "teacher" and not (self.advantage.base or self.advantage.adapter):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
@@ -280,8 +258,6 @@ class PolicyGradientConfig(UpdateConfig):
                 "learning_rate 'auto' needs a first iteration that moves the policy: set a number, or "
                 "advantage.critic.warmup_iterations to 0"
             )
-        if self.advantage.kind == "gae" and self.advantage.vtrace and self.off_policy.proximal != "recompute":
-            raise ValueError("V-trace compares two policies: set off_policy.proximal to 'recompute'")
         return self
 
 

@@ -34,9 +34,7 @@ class ScheduleConfig(Strict):
     After a scheduled run the store keeps what the last `keep_runs` complete runs need, the champion's, and what the next run
     begins with; the rest is freed, as `tracewheel runs gc` does. 30 is a month of nights to look back on; null frees nothing.
 
-    A run that was killed or failed is resumed by the next tick; after `give_up_after` times in a row at one stage it is not,
-    and each tick fails with that sentence until new traces make another run, or a person resumes it: a third time is no
-    accident. null never gives up. A scheduled run that takes longer than `max_run_seconds` stops at the next safe point, as
+    A scheduled run that takes longer than `max_run_seconds` stops at the next safe point, as
     TimedOut; the next tick resumes it. null is no limit, because how long a run takes depends on the model.
     """
 
@@ -52,7 +50,6 @@ class ScheduleConfig(Strict):
     keep_runs: Count | None = 30
     wait_seconds: NotNegative = 43200.0
     notify: tuple[NotifyConfig, ...] = ()
-    give_up_after: Count | None = 3
     max_run_seconds: Positive | None = None
 
 
@@ -76,11 +73,9 @@ ScreeningCheck = Literal[
 class ScreeningConfig(Strict):
     """Which batch of new traces is held back from training until a person releases it (`tracewheel/operations/screening.py`).
 
-    `false_alarms_per_year` is how many honest batches all tests together may hold in a year of nights, at most: it sets their
-    level. One is a quarter of an hour of a person's time a year. `hold: false` only says what was found. `off` are checks that
+    `hold: false` only says what was found. `off` are checks that
     are left out.
     """
 
     hold: bool = True
-    false_alarms_per_year: Positive = 1.0
     off: tuple[ScreeningCheck, ...] = ()

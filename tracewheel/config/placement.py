@@ -30,8 +30,7 @@ class VllmConfig(Strict):
     """Settings of vLLM, in process and as a server.
 
     `slots` sessions generate at once. vLLM takes a share `gpu_memory_utilization` of a GPU's memory, or `kv_cache_gib` for
-    its KV cache where that is set (default on the CPU: 1 GiB). Up to `max_loras` adapters are active at once, of the
-    largest rank that the profile trains at most. `enforce_eager` disables CUDA graphs: a faster
+    its KV cache where that is set (default on the CPU: 1 GiB). `enforce_eager` disables CUDA graphs: a faster
     start, slower generation.
     """
 
@@ -39,7 +38,6 @@ class VllmConfig(Strict):
     tensor_parallel_size: Count = 1
     gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     kv_cache_gib: Positive | None = None
-    max_loras: Count = 2
     enforce_eager: bool = False
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Tag, model_serializer
 
-from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict, kind_or
+from tracewheel.config.base import Count, NotNegative, Positive, Strict, kind_or
 from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.placement import EngineConfig, TransformersEngineConfig
 
@@ -40,20 +40,11 @@ WorkersConfig = Annotated[
 class ExplorationConfig(Strict):
     """Exploration in training rollouts; evaluation never explores.
 
-    The temperature moves linearly from `rollout.temperature` in the first iteration to `temperature_end` in the last. The
-    samples of a group are spread evenly from 1 - `temperature_spread` to 1 + `temperature_spread` times that temperature.
-    With probability `epsilon` a turn is forced to begin with a call of a random tool of `tools` (default: all tools).
-    Forced tokens never count as sampled.
-
     Training episodes run in the environment with `environment_args` beside `environment.args`: noise in training alone, so that
     a policy reads the replies instead of counting its calls (Machado et al. 2018, sticky actions; Tobin et al. 2017, domain
     randomisation).
     """
 
-    temperature_end: Positive | None = None
-    temperature_spread: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    epsilon: Share = 0.0
-    tools: tuple[str, ...] = ()
     environment_args: dict[str, Any] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
@@ -83,7 +74,7 @@ class RolloutConfig(Strict):
     suite takes minutes, so the limits are wide: they are there for what never ends.
 
     With `harness`, an episode is a program of yours that talks to the policy through the gateway. It has its own loop, so
-    `max_turns` does not bound it (`harness.max_requests` does), and no turn of it is forced.
+    `max_turns` does not bound it (`harness.max_requests` does).
     """
 
     engine: EngineConfig = TransformersEngineConfig()
@@ -101,15 +92,6 @@ class RolloutConfig(Strict):
     episode_seconds: Positive | None = 3600.0
     workers: WorkersConfig = LocalWorkersConfig()
     harness: HarnessConfig | None = None
-
-    @model_validator(mode="after")
-    def _check_harness(self) -> RolloutConfig:
-        if self.harness and self.exploration.epsilon:
-            raise ValueError(
-                "rollout.exploration.epsilon forces calls in our own loop, and with rollout.harness the program has the loop: "
-                "set it to 0, and explore with temperature_spread or temperature_end"
-            )
-        return self
 
     @model_serializer(mode="wrap")
     def _without_harness(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -48,14 +48,13 @@ class PartObjective(Strict):
 class CostObjective(Strict):
     """Low cost: from 1 for an episode that costs nothing down to 0 at `budget` or more, by `measure`.
 
-    With `only_success` a failed episode gets 0, because giving up at once is also cheap.
+    A failed episode gets 0, because giving up at once is also cheap.
     """
 
     kind: Literal["cost"] = "cost"
     name: str
     measure: Literal["turns", "calls", "generated_tokens", "trajectory_tokens"] = "generated_tokens"
     budget: Count
-    only_success: bool = True
     weight: NotNegative = 1.0
 
 
@@ -65,14 +64,12 @@ ObjectiveConfig = Annotated[PartObjective | CostObjective, Field(discriminator="
 class OverlongConfig(Strict):
     """DAPO's soft overlong punishment (Yu et al. 2025, arXiv:2503.14476, equation 13), in tokens that the episode generated.
 
-    Nothing up to `max_tokens` - `cache`, then rising linearly to `weight` at `max_tokens` and above. `max_tokens` is the
-    paper's L_max, `cache` its L_cache. The paper's rewards are -1 and 1; a `weight` of 0.5 is the same share of ours, 0
-    and 1.
+    Nothing up to `max_tokens` - `cache`, then rising linearly to 0.5 at `max_tokens` and above. `max_tokens` is the
+    paper's L_max, `cache` its L_cache. The paper's 1 for rewards of -1 and 1 is 0.5 of ours, 0 and 1.
     """
 
     max_tokens: Count
     cache: Count
-    weight: Positive = 0.5
 
     @model_validator(mode="after")
     def _check_cache(self) -> OverlongConfig:
@@ -95,8 +92,7 @@ class RubricConfig(Strict):
     `malformed_penalty` is subtracted for each malformed call, up to 1 in all. It also takes a failed episode below 0:
     otherwise a policy that still fails every time would have no reason to write well-formed calls.
 
-    What an environment returns as `Observation.reward` is added, times `process_weight`: 1, because an environment that
-    returns rewards wants them used, and none that is built in does. `overlong` punishes long episodes. `flawed_penalty` is
+    What an environment returns as `Observation.reward` is added. `overlong` punishes long episodes. `flawed_penalty` is
     subtracted from a success with a flaw (see `tracewheel.scoring.flaws`); 0, because what counts as a flaw is a rule of
     thumb, and the doctor says first how many successes it concerns.
 
@@ -111,7 +107,6 @@ class RubricConfig(Strict):
     objectives: tuple[ObjectiveConfig, ...] = ()
     turn_rewards: bool = False
     malformed_penalty: Share = 0.0
-    process_weight: NotNegative = 1.0
     overlong: OverlongConfig | None = None
     flawed_penalty: Share = 0.0
     verifier_seconds: Positive | None = 300.0

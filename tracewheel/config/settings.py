@@ -48,7 +48,7 @@ def settings(model: type[BaseModel] = RetrainConfig) -> list[Setting]:
     """All settings of a profile in its order, with those of every arm of a union.
 
     A setting is a field that holds a value and no section. One that the sections `rubric` and `evaluation.rubric` have is
-    listed in each; several kinds of a section that have one setting share its line.
+    listed in each; several kinds of a section that have one setting share its line, and its `kind` is one setting.
     """
     found: dict[tuple[str, tuple[str, str]], Setting] = {}
     for one in _of(model, "", ()):
@@ -67,13 +67,25 @@ def _of(model: type[BaseModel], prefix: str, kinds: tuple[str, ...]) -> Iterator
     says = meanings(model)
     for name, field in model.model_fields.items():
         path = f"{prefix}{name}"
-        if arms := _sections(field.annotation):
-            for section in arms:
-                yield from _of(section, f"{path}.", _kinds(section) if len(arms) > 1 else ())
-            continue
         owner = next(base for base in model.__mro__ if name in inspect.get_annotations(base))
+        if arms := _sections(field.annotation):
+            several = len(arms) > 1
+            of_arms = [one for arm in arms for one in _of(arm, f"{path}.", _kinds(arm) if several else ())]
+            if several:
+                yield _kind(f"{path}.kind", of_arms, field, (owner.__name__, f"{name}.kind"))
+            yield from (one for one in of_arms if not several or one.name != f"{path}.kind")
+            continue
         since = FIRST_VERSION if path in OF_THE_FIRST_VERSION else THIS_VERSION
         yield Setting(path, _type(field), _default(field), says.get(name, ""), since, (owner.__name__, name), kinds)
+
+
+def _kind(path: str, of_arms: list[Setting], field: FieldInfo, of: tuple[str, str]) -> Setting:
+    """The `kind` of a union as one setting: which kinds there are, and what each is."""
+    arms = [one for one in of_arms if one.name == path]
+    says = " ".join(f"`{', '.join(one.kinds)}`: {one.meaning}" for one in arms)
+    default = None if field.is_required() else getattr(field.get_default(call_default_factory=True), "kind", None)
+    text = json.dumps(default) if default else None
+    return Setting(path, " | ".join(one.type for one in arms), text, says, arms[0].since, of)
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tracewheel.core.files import read_json
 from tracewheel.core.store import write_whole
 
 STATE_FILE = "state.json"
+GIVE_UP_AFTER = 3  # failures in a row at one stage: a third time is no accident
 RUNNING, CRASHED, STOPPED, FAILED, SKIPPED = "running", "crashed", "stopped", "failed", "skipped"
 PROMOTED, REFUSED, AWAITING = "promoted", "refused", "awaiting approval"
 NEXT = {
@@ -95,10 +96,10 @@ class RunState:
         if self._values is not None:
             self._write({**self._values, "stage": stage})
 
-    def gives_up(self, most: int | None) -> str | None:
+    def gives_up(self, most: int = GIVE_UP_AFTER) -> str | None:
         """Why a run that has failed at one stage so often is not tried again by itself; None for others."""
         failures = self.read().get("failures", NO_FAILURES)
-        if most is None or failures["times"] < most:
+        if failures["times"] < most:
             return None
         return f"failed {failures['times']} times in a row at {failures['stage']}"
 

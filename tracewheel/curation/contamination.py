@@ -19,7 +19,6 @@ import numpy
 import numpy as np
 import numpy.typing as npt
 
-from tracewheel.config.curation import DecontaminationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_foreign_batches
 from tracewheel.curation.minhash import SALT, band_keys, signatures
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     import pandas
 
 
+WORDS = 13  # of an n-gram (Brown et al. 2020)
+SHARE, SIMILAR = 0.2, 0.8  # of an item's n-grams that a trace has; of its MinHash signature
+COMMON = 10  # items of a file with an n-gram; in more it is a phrase of the whole benchmark
 ROWS = 256
 
 
@@ -131,11 +133,9 @@ class BenchmarkIndex:
 
     Args:
         items: The items of all benchmarks.
-        config: The length of a run, and how much of an item must be found.
     """
 
-    def __init__(self, items: Iterable[BenchmarkItem], config: DecontaminationConfig) -> None:
-        self._config = config
+    def __init__(self, items: Iterable[BenchmarkItem]) -> None:
         self._items = list(items)
         self._word_numbers: dict[str, int] = {}
         self._runs: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # by length, by hash: the items
@@ -146,18 +146,18 @@ class BenchmarkIndex:
         self._long = [number for number, members in enumerate(whole) if len(members) >= FEWEST_WORDS]
         self._signatures = signatures([whole[number] for number in self._long], PERMUTATIONS)
         self._bands: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for row, keys in enumerate(band_keys(self._signatures, config.similar)):
+        for row, keys in enumerate(band_keys(self._signatures, SIMILAR)):
             for band, key in enumerate(keys.tolist()):
                 self._bands[band, key].append(row)
 
     @classmethod
-    def read(cls, config: DecontaminationConfig) -> BenchmarkIndex:
-        """Index the configured files.
+    def read(cls, paths: Iterable[str]) -> BenchmarkIndex:
+        """Index some files.
 
         Raises:
             DataError: a file is missing or cannot be read.
         """
-        return cls((item for path in config.benchmarks for item in read_benchmark(Path(path))), config)
+        return cls(item for path in paths for item in read_benchmark(Path(path)))
 
     def overlaps(self, traces: pandas.DataFrame) -> Iterator[Overlap]:
         """The items in each of some traces (columns `id` and `messages`), matches by words before those by similarity."""
@@ -180,7 +180,7 @@ class BenchmarkIndex:
             for item, run, words in self._shared_runs(text):
                 if run not in without:
                     found[item][run] = words
-        return {item: runs for item, runs in sorted(found.items()) if len(runs) / self._totals[item] >= self._config.share}
+        return {item: runs for item, runs in sorted(found.items()) if len(runs) / self._totals[item] >= SHARE}
 
     def _overlaps(self, trace_id: str, messages: list[dict[str, Any]]) -> Iterator[Overlap]:
         for item, runs in self.quoted(messages).items():
@@ -197,15 +197,15 @@ class BenchmarkIndex:
             runs: set[tuple[int, int]] = set()
             for text in item.texts:
                 words = _words(text)
-                length = min(self._config.words, len(words))
-                if length >= min(FEWEST_WORDS, self._config.words):
+                length = min(WORDS, len(words))
+                if length >= FEWEST_WORDS:
                     numbers = [self._word_numbers.setdefault(word, len(self._word_numbers)) for word in words]
                     runs |= {(length, run) for run in _hashed_runs(np.array(numbers), length).tolist()}
             of_item.append(runs)
             common.update((item.file, *run) for run in runs)
         for number, (item, runs) in enumerate(zip(self._items, of_item, strict=True)):
             for length, run in runs:
-                if common[item.file, length, run] <= self._config.common:
+                if common[item.file, length, run] <= COMMON:
                     self._runs[length][run].append(number)
                     self._totals[number] += 1
 
@@ -229,11 +229,11 @@ class BenchmarkIndex:
         if not len(self._signatures) or len(members) < FEWEST_WORDS:
             return
         own = signatures([members], PERMUTATIONS)
-        keys = band_keys(own, self._config.similar)[0].tolist()
+        keys = band_keys(own, SIMILAR)[0].tolist()
         rows = sorted({row for band, key in enumerate(keys) for row in self._bands.get((band, key), ())})
         for row in rows:
             similar = float((own[0] == self._signatures[row]).mean())
-            if similar >= self._config.similar:
+            if similar >= SIMILAR:
                 origin = self._items[self._long[row]]
                 yield Overlap(trace_id, "similar", origin.file, origin.line, similar, " ".join(origin.texts)[:200])
 

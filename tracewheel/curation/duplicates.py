@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tracewheel.config.curation import DuplicatesConfig
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.minhash import Partition, Signatures, signatures, similar_parts
 from tracewheel.curation.task_text import TaskText
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
 EXACT, SEMANTIC, RENUMBERED, NEAR = "exact", "semantic", "renumbered", "near"
+SIMILAR = 0.8  # the least similarity of the words of two tasks and their calls, numbers masked
 SAME_CONTENT = 0.6  # the least similarity of the content of two tasks, estimated by hash functions on the first characters
 PERMUTATIONS, LONGEST = 128, 8_000  # hash functions; characters of a trace
 KINDS = (EXACT, SEMANTIC, RENUMBERED, NEAR)
@@ -41,14 +41,9 @@ _NUMBER = re.compile(r"\d+")
 
 
 class DuplicateFinder:
-    """Takes traces in batches and returns the clusters of duplicates.
+    """Takes traces in batches and returns the clusters of duplicates."""
 
-    Args:
-        config: What counts as a duplicate.
-    """
-
-    def __init__(self, config: DuplicatesConfig) -> None:
-        self._config = config
+    def __init__(self) -> None:
         self._ids: list[str] = []
         self._keys: dict[str, list[npt.NDArray[np.uint64]]] = {kind: [] for kind in (EXACT, SEMANTIC, RENUMBERED)}
         self._compared: dict[str, list[npt.NDArray[np.int64]]] = {"words": [], "content": []}
@@ -65,7 +60,7 @@ class DuplicateFinder:
 
     def _add(self, traces: pandas.DataFrame) -> None:
         names = traces["trace_id" if "trace_id" in traces else "id"].astype(str).tolist()
-        self.add_sketches(names, sketches(traces, self._config))
+        self.add_sketches(names, sketches(traces))
 
     def add_sketches(self, ids: Sequence[str], found: Mapping[str, Sequence[Any]]) -> None:
         """Add a batch of traces by the results of `sketches`."""
@@ -110,7 +105,7 @@ class DuplicateFinder:
             if self._keys[kind]:
                 parts.join_equal(np.concatenate(self._keys[kind]))
             return parts.labels
-        for name, threshold in (("words", self._config.similar), ("content", SAME_CONTENT)):
+        for name, threshold in (("words", SIMILAR), ("content", SAME_CONTENT)):
             if not self._signatures[name]:
                 continue
             places, rows = np.concatenate(self._compared[name]), np.concatenate(self._signatures[name])
@@ -122,12 +117,11 @@ class DuplicateFinder:
         return parts.labels
 
 
-def sketches(traces: pandas.DataFrame, config: DuplicatesConfig) -> dict[str, list[Any]]:
+def sketches(traces: pandas.DataFrame) -> dict[str, list[Any]]:
     """What is compared of each trace, by `SKETCH_COLUMNS`.
 
     Args:
         traces: As for `DuplicateFinder.add`.
-        config: `near` is used.
 
     Returns:
         Keys of equality for the first three kinds, 0 where there is none, and the signatures of words and of content as
@@ -138,8 +132,7 @@ def sketches(traces: pandas.DataFrame, config: DuplicatesConfig) -> dict[str, li
     messages = [orjson.loads(text) for text in traces["messages"]]
     semantic, renumbered = _semantic_keys(traces)
     found: dict[str, list[Any]] = {EXACT: [_exact_key(one) for one in messages], SEMANTIC: semantic, RENUMBERED: renumbered}
-    everything = config.near == "all"
-    texts = {place: TaskText.of(messages[place], LONGEST) for place, key in enumerate(semantic) if everything or not key}
+    texts = {place: TaskText.of(messages[place], LONGEST) for place, key in enumerate(semantic) if not key}
     for name, members in (("words", TaskText.shingles), ("content", TaskText.content)):
         sets = [(place, members(text)) for place, text in texts.items()]
         telling = [(place, members) for place, members in sets if len(members) >= FEWEST_MEMBERS]

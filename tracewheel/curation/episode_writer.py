@@ -68,7 +68,7 @@ def stage_sets(
     good = good[~broken]
     demonstrations = _demonstrations(good)
     flan = _flan(good)
-    pairs, pair_report = preference_pairs(training, per_task=PAIRS_PER_TASK, margin=config.margin, shared=config.shared)
+    pairs, pair_report = preference_pairs(training, per_task=PAIRS_PER_TASK, margin=1.0, shared="auto")
     hindsight = _demonstrations(_hindsight(tasks, training))
     sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
     sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}

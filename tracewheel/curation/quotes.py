@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tracewheel.config.curation import CurationConfig, DecontaminationConfig
+from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
 from tracewheel.core.types import Task
-from tracewheel.curation.contamination import BenchmarkIndex, BenchmarkItem, texts_in
+from tracewheel.curation.contamination import COMMON, BenchmarkIndex, BenchmarkItem, texts_in
 from tracewheel.curation.replayed_traces import ReplayedTraces
 from tracewheel.curation.side_replay import TraceLinks
 from tracewheel.curation.split_keeping import Candidates, KeptSplits, describe_ledger, keep_splits
@@ -62,7 +62,7 @@ def splits_without_quotes(
         if own.empty or not held:
             return splits, left
         seen |= trained
-        texts = HeldOutTexts(held, replayed.tasks.task, config.decontamination)
+        texts = HeldOutTexts(held, replayed.tasks.task)
         for quote in texts.quotes(replayed.file, dict(zip(own["id"], own["task_id"], strict=True))):
             before = earlier.states.get(identity_key(TASK, quote.task))
             used = earlier.lost or (before is not None and before.trained > 0)
@@ -90,17 +90,16 @@ class HeldOutTexts:
     Args:
         tasks: These tasks.
         task_of: The task of an id.
-        config: How long a run is, how much of a text counts, and what is a common phrase.
     """
 
-    def __init__(self, tasks: Iterable[str], task_of: Callable[[str], Task], config: DecontaminationConfig) -> None:
-        self._ids, self._task_of, self._common = list(tasks), task_of, config.common
+    def __init__(self, tasks: Iterable[str], task_of: Callable[[str], Task]) -> None:
+        self._ids, self._task_of = list(tasks), task_of
         texts: dict[str, list[BenchmarkItem]] = {PROMPT: [], GOAL: []}
         for number, task_id in enumerate(self._ids):
             task = task_of(task_id)
             texts[PROMPT].append(BenchmarkItem(PROMPT, number, (task.prompt,)))
             texts[GOAL].append(BenchmarkItem(GOAL, number, tuple(texts_in(task.goal))))
-        self._indexes = {kind: BenchmarkIndex(items, config) for kind, items in texts.items()}
+        self._indexes = {kind: BenchmarkIndex(items) for kind, items in texts.items()}
 
     def quotes(self, replayed: Path, wanted: Mapping[str, str]) -> list[Quote]:
         """The quotes in some conversations.
@@ -123,7 +122,7 @@ class HeldOutTexts:
                         for run in runs:
                             tasks_with[kind, run].add(task)
                             found[kind, run].add(Quote(task, trace, self._ids[item]))
-        telling = (quotes for run, quotes in found.items() if len(tasks_with[run]) <= self._common)
+        telling = (quotes for run, quotes in found.items() if len(tasks_with[run]) <= COMMON)
         return sorted(set().union(*telling))
 
     def _own_runs(self, task_id: str) -> dict[str, set[int]]:

@@ -142,8 +142,8 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     import pandas
     import pyarrow.parquet
 
-    finder = DuplicateFinder(config.duplicates)
-    index = BenchmarkIndex.read(config.decontamination) if config.decontamination.benchmarks else None
+    finder = DuplicateFinder()
+    index = BenchmarkIndex.read(config.decontamination.benchmarks) if config.decontamination.benchmarks else None
     file = scratch / "replayed.parquet"
     tasks, solutions = TaskRecords(scratch / "tasks.jsonl"), Solutions(scratch / "solutions.jsonl")
     replayed = ReplayedTraces(pandas.DataFrame(columns=list(SHORT_COLUMNS)), file, tasks, solutions)
@@ -152,7 +152,7 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
         superseded = superseded_traces(traces)
         replayed.superseded = len(superseded)
         batches = _batches(traces, environment, config, superseded)
-        for batch, replayed.recorded, results in with_results(batches, (environment, config, index), means):
+        for batch, replayed.recorded, results in with_results(batches, (environment, index), means):
             replayed.add(results, batch.column("id").to_pylist(), finder)
             table = _rows(batch, results)
             writer.write_table(table)
@@ -188,18 +188,18 @@ def _batches(
 
 def with_results(
     batches: Iterator[tuple[pyarrow.Table, dict[str, Any] | None]],
-    settings: tuple[str, CurationConfig, BenchmarkIndex | None],
+    settings: tuple[str, BenchmarkIndex | None],
     means: Means,
 ) -> Iterator[tuple[pyarrow.Table, dict[str, Any] | None, pyarrow.Table]]:
     """The batches with the results of each of their traces: those that are kept from earlier curations, and new ones."""
-    environment, config, index = settings
+    environment, index = settings
     waiting: deque[tuple[pyarrow.Table, dict[str, Any] | None, KnownResults | None]] = deque()
 
     def work() -> Iterator[Work | Ready[pyarrow.Table]]:
         for batch, counts in batches:
             known = KnownResults.of(batch, means.reuse) if means.reuse else None
             waiting.append((batch, counts, known))
-            item = Work(environment, config.duplicates, _new(batch, known))
+            item = Work(environment, _new(batch, known))
             yield Ready(trace_results(item)) if known and len(item.traces) < min(NEW_TRACES, len(batch)) else item
 
     for made in means.mapped(trace_results, work()):
@@ -322,10 +322,10 @@ def selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[boo
 
 
 def _outcomes(tables: Iterator[pyarrow.Table], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
-    benchmarks = config.curation.decontamination
-    index = BenchmarkIndex.read(benchmarks) if kept and benchmarks.benchmarks else None
+    benchmarks = config.curation.decontamination.benchmarks
+    index = BenchmarkIndex.read(benchmarks) if kept and benchmarks else None
     batches = ((table, None) for table in tables)
-    found = with_results(batches, (config.environment.spec, config.curation, index), Means(reuse=kept))
+    found = with_results(batches, (config.environment.spec, index), Means(reuse=kept))
     frames = [_logged(batch).assign(**results.select(list(REPLAYED)).to_pandas()) for batch, _, results in found]
     if kept:
         kept.keep(whole=False)

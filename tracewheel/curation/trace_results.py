@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracewheel.config.curation import DuplicatesConfig
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap
@@ -39,7 +38,6 @@ class Work(NamedTuple):
     """A batch of traces, and the settings that its results depend on."""
 
     environment: str
-    duplicates: DuplicatesConfig
     traces: pandas.DataFrame
 
 
@@ -83,7 +81,7 @@ def trace_results(work: Work) -> pyarrow.Table:
         found.append(row)
     usable = np.array([not row["dropped"] for row in found], dtype=bool)
     fingerprints = [row["fingerprint"] for row in found]
-    sketched = sketches(work.traces.assign(fingerprint=fingerprints)[usable], work.duplicates)
+    sketched = sketches(work.traces.assign(fingerprint=fingerprints)[usable])
     for column, values in sketched.items():
         for place, value in zip(np.flatnonzero(usable).tolist(), values, strict=True):
             found[place][column] = value

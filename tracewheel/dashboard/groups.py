@@ -163,11 +163,11 @@ def _computed(learner: Any, files: Sequence[tuple[Path, Path]]) -> Advantages:
 
         taking_part &= ~truncated(frame)
     frame = frame[taking_part].reset_index(drop=True)
-    from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
+    from tracewheel.learner.token_advantages import advantages_by_group
     from tracewheel.learner.trajectory_table import TrajectoryTable
 
     try:
-        kept, values = advantages_by_group(learner, TrajectoryTable(frame), RewardKl(0.0, "reverse"))
+        kept, values = advantages_by_group(learner, TrajectoryTable(frame), 0.0)
     except DataError as flaw:
         return Advantages(why=str(flaw))
     # One token stands for each turn, with one between: see `_frame`.
@@ -177,8 +177,6 @@ def _computed(learner: Any, files: Sequence[tuple[Path, Path]]) -> Advantages:
 
 def _note(learner: Any) -> str:
     missing = []
-    if learner.reward_normalisation != "none":
-        missing.append("the normalisation of rewards, whose scales the learner carries along")
     if learner.kl.place == "reward":
         missing.append("the KL penalty on the reward, whose log-probabilities are not stored")
     if learner.off_policy.max_staleness is not None:

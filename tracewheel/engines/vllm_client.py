@@ -15,7 +15,7 @@ from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_base import AdapterFiles, TurnRequest
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_settings import VllmSettings
+from tracewheel.engines.vllm_settings import MAX_LORAS, VllmSettings
 from tracewheel.policy.probe import compare_logprobs, is_rounding, read_probe
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class VllmClient:
     async def _load(self, adapter: AdapterFiles) -> None:
         adapter.check(self._settings.max_rank)
         unused = [each for each, users in self._loaded.items() if users <= 0]
-        for each in unused[: max(0, len(self._loaded) - self._settings.max_loras + 1)]:
+        for each in unused[: max(0, len(self._loaded) - MAX_LORAS + 1)]:
             del self._loaded[each]
             await self._request("POST", "/v1/unload_lora_adapter", {"lora_name": each.digest}, refusal_allowed=True)
         # In place: a server that still has an adapter of this name reads it again.

@@ -26,7 +26,7 @@ from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.base import Generation, Sampling
 from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_base import AdapterFiles, Session, TurnRequest, VllmEngineBase
-from tracewheel.engines.vllm_settings import VllmSettings, environment
+from tracewheel.engines.vllm_settings import MAX_LORAS, VllmSettings, environment
 from tracewheel.policy.adapters import PolicyRef, base_folder, base_hash
 from tracewheel.policy.probe import PROBE, check_probe
 
@@ -101,7 +101,7 @@ class VllmCore:
 
         Raises:
             AdapterMismatchError: it belongs to another base, or vLLM does not serve it as trained.
-            ConfigError: more than `max_loras` adapters are in use, or its rank is too large.
+            ConfigError: more than `MAX_LORAS` adapters are in use, or its rank is too large.
         """
         if policy.adapter is None:
             return None
@@ -198,7 +198,7 @@ class VllmCore:
         from vllm.lora.request import LoRARequest
 
         adapter.check(self._settings.max_rank)
-        self._drop_unused(keep=self._settings.max_loras)
+        self._drop_unused(keep=MAX_LORAS)
         number = next(self._numbers)
         request = LoRARequest(f"{adapter.digest}-{number}", number, adapter.folder)
         self._engine.add_lora(request)
@@ -208,7 +208,7 @@ class VllmCore:
         except BaseException:
             self._remove(adapter)
             raise
-        self._drop_unused(keep=self._settings.max_loras, never=adapter)
+        self._drop_unused(keep=MAX_LORAS, never=adapter)
         return request
 
     def _check_served(self, adapter: AdapterFiles) -> None:
@@ -221,7 +221,7 @@ class VllmCore:
                 break
             self._remove(adapter)
         if len(self._resident) > keep + (never is not None):
-            raise ConfigError(f"more than {self._settings.max_loras} adapters are in use: raise rollout.engine.max_loras")
+            raise ConfigError(f"more than {MAX_LORAS} adapters are in use")
 
     def _remove(self, adapter: AdapterFiles) -> None:
         self._engine.remove_lora(self._resident.pop(adapter).lora_int_id)

@@ -25,6 +25,9 @@ ENVIRONMENT = {
 }
 
 
+MAX_LORAS = 2  # adapters in use at a time
+
+
 @dataclass(frozen=True)
 class VllmSettings:
     """What vLLM is started with. Engines with equal settings and an equal base share one vLLM."""
@@ -34,7 +37,6 @@ class VllmSettings:
     threads: int
     longest: int
     slots: int
-    max_loras: int
     max_rank: int
     tensor_parallel_size: int
     data_parallel_size: int
@@ -54,7 +56,6 @@ class VllmSettings:
             threads=config.threads,
             longest=max(config.rollout.max_tokens, TOKENS + 2),
             slots=engine.slots,
-            max_loras=engine.max_loras,
             max_rank=_rank(config.largest_rank),
             tensor_parallel_size=engine.tensor_parallel_size,
             data_parallel_size=engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1,
@@ -74,8 +75,8 @@ class VllmSettings:
             "enable_prefix_caching": True,
             "enable_lora": True,
             # One more than may be in use: a new adapter is probed while the others generate.
-            "max_loras": self.max_loras + 1,
-            "max_cpu_loras": self.max_loras + 1,
+            "max_loras": MAX_LORAS + 1,
+            "max_cpu_loras": MAX_LORAS + 1,
             "max_lora_rank": self.max_rank,
             "tensor_parallel_size": self.tensor_parallel_size,
             "enforce_eager": self.enforce_eager,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import EvaluateSections, EvaluationConfig, ExplorationConfig, RubricConfig
+from tracewheel.config import EvaluateSections, EvaluationConfig, RubricConfig
 from tracewheel.core.files import write_frame, write_json, write_records
 from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from tracewheel.core.types import Score, Task, Trajectory
@@ -66,7 +66,7 @@ def evaluate(
         `evaluation.rubric`, `judges`: by rubric, `training` and `held_back`, each mode's mean success, reward and count.
     """
     settings = config.evaluation
-    sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "exploration": ExplorationConfig()}
+    sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
     config = config.model_copy(update={"rollout": config.rollout.model_copy(update=sampling)})
     decides, beside = _rubrics(config, held_out)
     scores: dict[str, list[Score]] = {}

@@ -26,11 +26,14 @@ ADAPTER = "critic"
 WEIGHTS, OPTIMIZER = "critic.safetensors", "critic_optimizer.pt"
 
 
+RANK, HIDDEN = 8, 128  # of the adapter; of the light network
+
+
 class Critic:
     """Values of the states before each action token.
 
     Args:
-        config: Its kind and size.
+        config: Its kind.
         models: The models whose base it shares.
         layout: How batches lie in memory; see `UpdateConfig.layout`.
         seed: Fixes its first weights.
@@ -48,15 +51,15 @@ class Critic:
         with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             if config.kind == "trunk":
-                self._add_adapter(config)
+                self._add_adapter()
                 self.head = nn.Sequential(nn.Linear(width, 1))
             else:
-                self.head = nn.Sequential(nn.Linear(width, config.hidden), nn.Tanh(), nn.Linear(config.hidden, 1))
+                self.head = nn.Sequential(nn.Linear(width, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
         for parameter in self.head[-1].parameters():
             nn.init.zeros_(parameter)
         self.head.to(device)
 
-    def _add_adapter(self, config: CriticConfig) -> None:
+    def _add_adapter(self) -> None:
         from peft import LoraConfig
 
         if not isinstance(self._models, LoraModels):
@@ -65,9 +68,7 @@ class Critic:
             )
         self._models.model.add_adapter(
             ADAPTER,
-            LoraConfig(
-                r=config.rank, lora_alpha=2 * config.rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM"
-            ),
+            LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM"),
         )
         self._models.model.set_adapter("policy")
 
@@ -124,7 +125,7 @@ class Critic:
         """Read the weights that `save` wrote.
 
         Raises:
-            DataError: they are of a critic of another kind or size.
+            DataError: they are of a critic of another kind.
         """
         from safetensors.torch import load_file
 

@@ -37,18 +37,17 @@ from tracewheel.learner.losses import (
     aggregate,
     correction_shares,
     correction_weights,
-    entropy_weight,
     kl_term,
     policy_loss,
     positive_example_loss,
 )
-from tracewheel.learner.losses.kl import Direction, adapted_weight, k3
+from tracewheel.learner.losses.kl import adapted_weight, k3
 from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_clip
 from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import add_cross_entropy, pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
-from tracewheel.learner.replay_text import ReplayText
+from tracewheel.learner.replay_text import REPLAY_WEIGHT, ReplayText
 from tracewheel.learner.scored_trajectories import succeeded
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner
@@ -85,7 +84,6 @@ class _Iteration:
     """What holds for all optimiser steps of an iteration."""
 
     learning_rate: float
-    direction: Direction
     off_policy: OffPolicyConfig
     surrogate: SurrogateConfig
 
@@ -96,7 +94,6 @@ class _Step:
 
     iteration: _Iteration
     totals: StepTotals
-    entropy_bonus: float
     positives: Positives
 
 
@@ -172,7 +169,6 @@ class Learner:
         if not self.backend.rank:
             self.models.save(out, self.config.policy.base, version, weights)
             self.carried.save(out)
-            self.advantages.save(out)
             if self.values:
                 self.values.critic.save(out)
         self.backend.gather(None)  # no process reads the files before they are written
@@ -190,7 +186,7 @@ class Learner:
 
     def _learn(self, trajectories: pd.DataFrame, iteration: int) -> dict[str, float]:
         rng = random.Random(f"update-{self.config.seed}-{iteration}")
-        table, figures = self.advantages.estimate(trajectories, iteration, rng)
+        table, figures = self.advantages.estimate(trajectories, iteration)
         figures["steps"] = 0.0
         if not len(table):
             return figures
@@ -207,7 +203,7 @@ class Learner:
     def learn_replay_text(self, rng: random.Random) -> float:
         """Add the gradient of the weighted cross-entropy on replay text; returns the unweighted loss."""
         batches = [batch.to(self.config.policy.device) for batch in self.replay_text.draw(rng)]
-        return add_cross_entropy(self.backend, batches, self.settings.layout, self.settings.replay_weight)
+        return add_cross_entropy(self.backend, batches, self.settings.layout, REPLAY_WEIGHT)
 
     def _learn_policy(self, table: TrajectoryTable, iteration: int, rng: random.Random) -> dict[str, float]:
         settings = self.settings
@@ -219,7 +215,6 @@ class Learner:
         table, off_policy, mismatch = self._prepared(table)
         choices = _Iteration(
             learning_rate(self.config, iteration),
-            settings.kl.direction,
             off_policy,
             with_dual_clip(settings.surrogate) if self.mismatch.action == "correct" else settings.surrogate,
         )
@@ -265,13 +260,12 @@ class Learner:
         """One optimiser step; returns its figures and, if asked for, the mismatch of sampler and trainer."""
         settings = self.settings
         batches = self.passes.batches(table)
-        bonus = entropy_weight(settings.entropy, math.inf if self.carried.entropy is None else self.carried.entropy)
-        step = _Step(choices, step_totals(batches, settings.constant_length), bonus, Positives.of(table.frame, batches))
+        step = _Step(choices, step_totals(batches, settings.constant_length), Positives.of(table.frame, batches))
         sums: defaultdict[str, float] = defaultdict(float)
         diagnostics, mismatch = Diagnostics(), MismatchStatistics()
         for batch in self.backend.shard(batches):
             logprobs, entropy = action_logprobs(
-                self.backend.model, batch, layout=settings.layout, entropy_gradient=bonus != 0.0
+                self.backend.model, batch, layout=settings.layout, entropy_gradient=settings.entropy.bonus != 0.0
             )
             if measure_mismatch:
                 mismatch.observe_batch(logprobs.detach(), batch, pad_per_token(table.per_token["current"], batch))
@@ -322,11 +316,11 @@ class Learner:
                 corrects = step.iteration.off_policy.correction != "none" and settings.kl.corrected
                 factors = weights if corrects else None
                 sampler = batch.behaviour_logprobs if factors is None else old
-                term = kl_term(settings.kl, step.iteration.direction, logprobs, reference, sampler, mask)
+                term = kl_term(settings.kl, logprobs, reference, sampler, mask)
                 term = term if factors is None else term * factors
                 loss = loss + self.carried.kl_weight * aggregate(term, mask, settings.aggregation, totals)
-        if step.entropy_bonus:
-            loss = loss - step.entropy_bonus * aggregate(entropy, mask, settings.aggregation, totals)
+        if settings.entropy.bonus:
+            loss = loss - settings.entropy.bonus * aggregate(entropy, mask, settings.aggregation, totals)
         if settings.positive_examples.weight:
             positive = positive_example_loss(logprobs, mask, step.positives.flags(batch), step.positives.tokens)
             parts["positive_loss"] = positive.item()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tracewheel.config import KlConfig
 from tracewheel.core.errors import DataError
@@ -15,11 +15,11 @@ FILE = "learner.json"
 
 @dataclass
 class LearnerState:
-    """The adapted KL weight, the mean entropy of the last step (nats), and the reward scale of each domain."""
+    """The adapted KL weight, and the mean entropy of the last step (nats). `domains` is empty since 0.2."""
 
     kl_weight: float
     entropy: float | None = None
-    domains: dict[str, dict[str, float]] = field(default_factory=dict)
+    domains: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: Path, kl: KlConfig) -> Self:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tracewheel.learner.learner import Learner
 
+KL_MOST = 0.01  # nats a token: a rate that moves the policy further in one update is too high
 TRIALS_FILE = "trials.json"
 
 
@@ -49,7 +50,7 @@ def try_rates(config: RateTrialSections, files: UpdateFiles) -> dict[str, Any]:
         figures = learner.learn(trajectories[learnt].reset_index(drop=True), iteration=1)
         moved = divergence(learner, trajectories[~learnt].reset_index(drop=True))
         trials.append({"rate": rate, "kl": moved, **{name: figures[name] for name in ("grad_norm", "entropy")}})
-    found = {"learning_rate": choose_rate(trials, config.rate_trials.kl_most), "trials": trials}
+    found = {"learning_rate": choose_rate(trials, KL_MOST), "trials": trials}
     write_json(files.out / TRIALS_FILE, found)
     return found
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tracewheel.learner.batch import Batch
 
 
+REPLAY_WEIGHT = 0.3  # of the text's loss, beside that of the trajectories
+
+
 class ReplayText:
     """Tokenised examples with a loss mask; each step draws a few.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from tracewheel.learner.advantages.group_statistics import at_the_baseline
 from tracewheel.learner.batch import Batch, forks_of, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.bounds import LOG_RATIO_BOUND
-from tracewheel.learner.losses.kl import Direction, k3
+from tracewheel.learner.losses.kl import k3
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable
@@ -35,23 +34,15 @@ from tracewheel.learner.trajectory_table import TrajectoryTable
 CLAMP = 0.5  # of advantages of groups without variance
 
 
-@dataclass(frozen=True)
-class RewardKl:
-    """The KL penalty on rewards: its weight, and the direction of the divergence."""
-
-    weight: float
-    direction: Direction
-
-
 def advantages_by_group(
-    config: PolicyGradientConfig, table: TrajectoryTable, kl: RewardKl
+    config: PolicyGradientConfig, table: TrajectoryTable, kl_weight: float
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Advantages from comparing the rewards of trajectories, or 1 for each success to imitate.
 
     Args:
         config: The learner's.
         table: Trajectories with a finite `reward` each; with `reference` when the KL is subtracted from the reward.
-        kl: That penalty.
+        kl_weight: Of that penalty.
 
     Returns:
         The positions of the rows that take part, and for every row the advantage of each of its tokens.
@@ -67,11 +58,11 @@ def advantages_by_group(
     plain = torch.from_numpy(rewards)
     baselines = baselines_of(table) if config.advantage.kind == "greedy_baseline" else None
     no_signal = _no_signal(config, table, plain) if baselines is None else at_the_baseline(plain, baselines, groups).numpy()
-    divergences = _divergences(config, table, kl.direction)
-    shaped = torch.from_numpy(rewards - kl.weight * np.array([float(each.sum()) for each in divergences]))
+    divergences = _divergences(config, table)
+    shaped = torch.from_numpy(rewards - kl_weight * np.array([float(each.sum()) for each in divergences]))
     if config.kl.credit == "to_go" and isinstance(config.advantage, BatchAdvantageConfig):
         masks = [torch.tensor(list(mask)) for mask in table.frame["action_mask"]]
-        penalties = [kl.weight * each for each in divergences]
+        penalties = [kl_weight * each for each in divergences]
         center, to_go = config.advantage.center, advantage_function("kl_to_go")
         advantages = [row.tolist() for row in to_go(plain, penalties, masks, groups, center=center)]
     elif config.credit.kind == "turn":
@@ -135,7 +126,7 @@ def baselines_of(table: TrajectoryTable) -> Tensor:
 
 
 def advantages_by_critic(
-    config: PolicyGradientConfig, advantage: GaeAdvantageConfig, table: TrajectoryTable, batches: list[Batch], kl: RewardKl
+    config: PolicyGradientConfig, advantage: GaeAdvantageConfig, table: TrajectoryTable, batches: list[Batch], kl_weight: float
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Advantages and returns [T] of each row, from its own values.
 
@@ -143,9 +134,9 @@ def advantages_by_critic(
         config: The learner's.
         advantage: The part of it that describes the critic.
         table: Trajectories with a finite `reward` each, and `values`; with `reference` when the KL is subtracted
-            from the reward, with `proximal` for V-trace, with `values_after` when truncated episodes are bootstrapped.
+            from the reward, with `values_after` when truncated episodes are bootstrapped.
         batches: All the rows, in batches.
-        kl: That penalty.
+        kl_weight: Of that penalty.
     """
     per_turn = _turn_rewards(table, table.frame["reward"].tolist())
     cut = truncated(table.frame) if "values_after" in table.per_token else np.zeros(len(table), dtype=bool)
@@ -165,13 +156,9 @@ def advantages_by_critic(
                     rewards[number, last] = gamma * after[number, last]
         if "reference" in table.per_token:
             reference = pad_per_token(table.per_token["reference"], batch).cpu()
-            rewards = rewards - kl.weight * _divergence_of_samples(config, kl.direction, behaviour, reference, mask)
+            rewards = rewards - kl_weight * kl_term(config.kl, behaviour, reference, behaviour, mask)
         values = pad_per_token(table.per_token["values"], batch).cpu()
-        if advantage.vtrace:
-            log_ratio = (pad_per_token(table.per_token["proximal"], batch).cpu() - behaviour).masked_fill(mask == 0, 0.0)
-            found = advantage_function("vtrace")(rewards, values, turns, log_ratio, advantage)
-        else:
-            found = advantage_function("gae")(rewards, values, turns, advantage)
+        found = advantage_function("gae")(rewards, values, turns, advantage)
         for number, position in enumerate(batch.rows.tolist()):
             advantages[position], returns[position] = found[0][number], found[1][number]
     return advantages, returns
@@ -203,7 +190,7 @@ def _last_discount(config: GaeAdvantageConfig) -> float:
     return config.gamma if config.granularity == "token" else config.turn_gamma
 
 
-def _divergences(config: PolicyGradientConfig, table: TrajectoryTable, direction: Direction) -> list[Tensor]:
+def _divergences(config: PolicyGradientConfig, table: TrajectoryTable) -> list[Tensor]:
     """The KL estimate between behaviour and reference policy of each row's tokens [T]; 0 off the actions or without a KL."""
     if "reference" not in table.per_token:
         return [torch.zeros(len(mask)) for mask in table.frame["action_mask"]]
@@ -212,15 +199,8 @@ def _divergences(config: PolicyGradientConfig, table: TrajectoryTable, direction
     for mask, logprobs, reference in columns:
         acted = torch.tensor(list(mask))
         sampled = torch.tensor(list(logprobs), dtype=torch.float32)
-        found.append(_divergence_of_samples(config, direction, sampled, reference[: len(acted)], acted))
+        found.append(kl_term(config.kl, sampled, reference[: len(acted)], sampled, acted))
     return found
-
-
-def _divergence_of_samples(
-    config: PolicyGradientConfig, direction: Direction, logprobs: Tensor, reference: Tensor, mask: Tensor
-) -> Tensor:
-    """The KL estimate of each token under the policy that sampled it; 0 off the mask."""
-    return kl_term(config.kl, direction, logprobs, reference, logprobs, mask)
 
 
 def _no_signal(config: PolicyGradientConfig, table: TrajectoryTable, rewards: Tensor) -> np.ndarray:

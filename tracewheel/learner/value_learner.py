@@ -34,7 +34,7 @@ class ValueLearner:
 
     Raises:
         ConfigError: a trunk critic for a policy whose base is trained.
-        DataError: the stored critic is of another kind or size.
+        DataError: the stored critic is of another kind.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ValueLearner:
         """Continue with the stored critic.
 
         Raises:
-            DataError: it is of another kind or size.
+            DataError: it is of another kind.
         """
         self.critic.load(state)
         self._backend.load(state / OPTIMIZER)

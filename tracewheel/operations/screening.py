@@ -10,7 +10,7 @@ Concentration is compared with the shares that names had, whoever held them: the
 probability that this share takes as many of the batch (Boole's inequality), in the history as a whole or in its most
 concentrated night, whichever is larger.
 
-The level of each test is `false_alarms_per_year` / (365 nights x the number of tests): Bonferroni's correction.
+The level of each test is `FALSE_ALARMS` / (365 nights x the number of tests): Bonferroni's correction.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tracewheel.config.operations import ScreeningConfig
 from tracewheel.operations.batch_profile import KINDS, BatchProfile
 
 NIGHTS = 365
+FALSE_ALARMS = 1.0  # honest batches a year that all tests together may hold
 # Records that a night says about the next: the most that is assumed. Names differ more from night to night than rates.
 NIGHTS_ALIKE, NAMES_ALIKE = 100.0, 30.0
 LEAST_ALIKE = 4.0
@@ -102,7 +103,7 @@ def screen(batch: BatchProfile, accepted: Sequence[BatchProfile], config: Screen
     Returns:
         One result for each check that is on, in the order of `CHECKS`.
     """
-    level = config.false_alarms_per_year / (NIGHTS * len(CHECKS))
+    level = FALSE_ALARMS / (NIGHTS * len(CHECKS))
     results = [_rate(rate, batch, accepted, level) for rate in RATES]
     results.append(_new_users(batch, accepted, level))
     results += [_concentration(kind, batch, accepted, level) for kind in KINDS]

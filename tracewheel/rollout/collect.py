@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tracewheel.config import RolloutConfig
 from tracewheel.core.files import write_json, write_records
 from tracewheel.core.types import Trajectory, not_failed
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, rollout_metrics
@@ -14,7 +13,7 @@ from tracewheel.rollout.training_tasks import write_variants
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
 
 
-def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[str, float]:
+def collect(claimed: ClaimedGroups, out: Path) -> dict[str, float]:
     """Write `trajectories.parquet`, the curriculum's variants among their tasks, and `metrics.json`, which it returns.
 
     The metrics are a rollout's and, over the sampled tokens, `staleness_mean` and `staleness_max`: by how many updates the
@@ -25,7 +24,7 @@ def collect(config: RolloutConfig, claimed: ClaimedGroups, out: Path) -> dict[st
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories, Trajectory)
     write_variants(out, claimed.variants())
-    metrics = rollout_metrics(config, trajectories) | age_figures(not_failed(trajectories), claimed.version)
+    metrics = rollout_metrics(trajectories) | age_figures(not_failed(trajectories), claimed.version)
     metrics["dropped_groups"] = claimed.dropped
     write_json(out / "metrics.json", metrics)
     return metrics

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracewheel.config import RetrainConfig
-from tracewheel.rollout.exploration import rollout_temperature
 from tracewheel.rollout.fleet import WatchedFleet
 from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import Progress
@@ -57,7 +56,7 @@ class OrderBook:
                     variant=task.id in made,
                     samples=config.rollout.group_size,
                     seed=seed,
-                    temperature=rollout_temperature(config.rollout, config.training.iterations, iteration),
+                    temperature=config.rollout.temperature,
                 )
                 for number, task in enumerate(played.tasks, start=before)
             ]

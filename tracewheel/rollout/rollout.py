@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
+from tracewheel.config import RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
 from tracewheel.core.kind_table import import_class
 from tracewheel.core.progress import report
@@ -22,7 +22,6 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.diversity import group_diversity
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool, Pool
-from tracewheel.rollout.exploration import group_temperatures
 from tracewheel.rollout.training_tasks import training_tasks, write_variants
 from tracewheel.sampling.seeds import rollout_seed
 
@@ -42,8 +41,7 @@ class RolloutPlan:
         tasks: Each gets one group of episodes.
         samples: Episodes in a group.
         seed: Fixes every random number of every episode.
-        greedy: Take the most likely token at each step instead of sampling; nothing is explored then.
-        temperature: Replaces `rollout.temperature` of the profile.
+        greedy: Take the most likely token at each step instead of sampling.
         greedy_baseline: Play each task once more, greedily. These episodes are written to a file of their own: only their
             reward counts, as a baseline, and no update, pass rate or figure of groups has them.
     """
@@ -52,15 +50,7 @@ class RolloutPlan:
     samples: int
     seed: int
     greedy: bool = False
-    temperature: float | None = None
     greedy_baseline: bool = False
-
-    def settings(self, config: RolloutConfig) -> RolloutConfig:
-        """The profile's settings with those of this plan."""
-        changed: dict[str, Any] = {} if self.temperature is None else {"temperature": self.temperature}
-        if self.greedy:
-            changed["exploration"] = ExplorationConfig()
-        return config.model_copy(update=changed)
 
 
 def roll_out(
@@ -72,7 +62,6 @@ def roll_out(
     *,
     iteration: int,
     variants: Sequence[Task] = (),
-    temperature: float | None = None,
     greedy_baseline: bool = False,
 ) -> dict[str, float]:
     """The rollout stage: sample a group of trajectories of each task that an iteration plays; writes what `rollout` does.
@@ -87,7 +76,6 @@ def roll_out(
         out: The folder to write to.
         iteration: Its number; every random number follows from it and the seed.
         variants: Those of the tasks that curation did not make.
-        temperature: Replaces `rollout.temperature`.
         greedy_baseline: Play each task greedily too; see `RolloutPlan`.
 
     Raises:
@@ -100,7 +88,7 @@ def roll_out(
     played = training_tasks(config.rollout.exploration, curated, task_ids, variants, seed)
     write_variants(out, played.made)
     samples = config.rollout.group_size
-    plan = RolloutPlan(played.tasks, samples, seed, temperature=temperature, greedy_baseline=greedy_baseline)
+    plan = RolloutPlan(played.tasks, samples, seed, greedy_baseline=greedy_baseline)
     return rollout(config, policy, plan, out)
 
 
@@ -122,7 +110,6 @@ def rollout(
         InputError: the engine would get the base's logits wrong.
         TimeLimitError: too many environments hang.
     """
-    config = config.model_copy(update={"rollout": plan.settings(config.rollout)})
     slots = len(plan.tasks) * (plan.samples + plan.greedy_baseline)
     engine, renderer = make_engine(config, policy, greedy=plan.greedy, slots=slots)
     found = run_episodes(engine, renderer, config.rollout, plan, progress=progress)
@@ -130,7 +117,7 @@ def rollout(
     trajectories, greedy = found[:sampled], found[sampled:]
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES_FILE, trajectories, Trajectory)
-    metrics = rollout_metrics(config.rollout, trajectories)
+    metrics = rollout_metrics(trajectories)
     if greedy:
         write_records(out / GREEDY_FILE, greedy, Trajectory)
         metrics |= {"episodes": len(found), "greedy_episodes": len(greedy)}
@@ -138,7 +125,7 @@ def rollout(
     return metrics
 
 
-def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> dict[str, float]:
+def rollout_metrics(trajectories: list[Trajectory]) -> dict[str, float]:
     """How much was sampled, and how much the episodes of a group differ: without those that the infrastructure failed.
 
     `fault_NAME` counts the episodes that went wrong through the fault of NAME, where there are any.
@@ -152,9 +139,6 @@ def rollout_metrics(config: RolloutConfig, trajectories: list[Trajectory]) -> di
     }
     faults = Counter(trajectory.fault for trajectory in trajectories if trajectory.fault)
     metrics |= {f"fault_{name}": faults[name] for name in sorted(faults)}
-    if config.exploration.epsilon:
-        forced = [turn["forced"] for t in trajectories for turn in t.turns if turn["forced"]]
-        metrics |= {"forced_turns": len(forced), "forced_tokens": sum(forced)}
     return metrics
 
 
@@ -164,14 +148,13 @@ def run_episodes(
     """Run the episodes of a plan; trajectories in the order of tasks, then samples. The greedy baselines follow, by task.
 
     Raises:
-        ConfigError: `exploration.tools` names no tool that is offered, or the program of `harness` cannot be started.
+        ConfigError: the program of `harness` cannot be started.
         InfrastructureError: the engine failed under the programs of `harness`.
         TimeLimitError: too many environments hang.
     """
-    config = with_threads(plan.settings(config), plan.tasks)
-    temperatures = group_temperatures(config.temperature, config.exploration.temperature_spread, plan.samples)
+    config = with_threads(config, plan.tasks)
     wanted = [
-        EpisodeSpec(task, sample, episode_seed(plan.seed, task, sample), temperatures[sample])
+        EpisodeSpec(task, sample, episode_seed(plan.seed, task, sample), config.temperature)
         for task in plan.tasks
         for sample in range(plan.samples)
     ]

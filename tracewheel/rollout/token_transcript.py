@@ -1,8 +1,7 @@
 """An episode in token ids: what the policy sampled and what it observed.
 
 Sampled ids are kept with the log-probabilities of the moment; the ids of prompts and observations are put between
-them, and nothing is tokenised twice. Tokens that exploration forces are context, like an observation: never counted
-as sampled.
+them, and nothing is tokenised twice.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from tracewheel.chat.conversation import Conversation, ReadTurn, call_head, prompt_ids
+from tracewheel.chat.conversation import Conversation, ReadTurn, prompt_ids
 from tracewheel.chat.formats import ParsedTurn
 from tracewheel.config import RolloutConfig
 from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash
 from tracewheel.engines.base import Request
 from tracewheel.rollout.episode import Call, Ending, EpisodeSpec, Message, PolicyTurn, Stop
-from tracewheel.rollout.exploration import ForcedCalls, offered_tools
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -30,7 +28,7 @@ class TokenTranscript:
 
     Args:
         spec: Which episode.
-        config: Caps and exploration.
+        config: Caps.
         renderer: Of the policy's chat format.
         read: The renderer's `turn_reader`, which episodes share.
     """
@@ -43,7 +41,6 @@ class TokenTranscript:
         self._turns: list[Turn] = []
         self._submitted = 0  # the row's tokens that the engine has
         self._kept = 0  # how many of them stay
-        self._forced = 0
 
     @property
     def submitted(self) -> bool:
@@ -51,16 +48,9 @@ class TokenTranscript:
         return self._submitted > 0
 
     def open(self, messages: list[Message], tools: list[dict[str, Any]]) -> Stop | None:
-        """Render the prompt.
-
-        Raises:
-            ConfigError: `exploration.tools` names no tool that is offered.
-        """
+        """Render the prompt."""
         self._messages, self._tools = messages, json.dumps(tools)
         self._add_context(prompt_ids(self._renderer, json.dumps(messages), self._tools))
-        exploration = self._config.exploration
-        heads = [call_head(self._renderer, json.dumps(tool)) for tool in offered_tools(exploration, tools)]
-        self._forced_calls = ForcedCalls(0.0 if self._spec.greedy else exploration.epsilon, heads, self._spec.seed)
         self._conversation = Conversation(self._renderer, messages, tools)
         prompt, most = len(self._tree.row), self._config.max_tokens
         if prompt < most:
@@ -69,11 +59,7 @@ class TokenTranscript:
 
     def request(self, session: int) -> Request:
         """Begin a turn: the ids that the engine does not have yet, and how many the policy may sample, at least one."""
-        room = min(self._config.max_turn_tokens, self._config.max_tokens - len(self._tree.row))
-        head = self._forced_calls.next_head(room)
-        self._forced = len(head)
-        self._add_context(head)
-        budget = min(self._config.max_turn_tokens - self._forced, self._config.max_tokens - len(self._tree.row))
+        budget = min(self._config.max_turn_tokens, self._config.max_tokens - len(self._tree.row))
         keep = self._kept if self._kept < self._submitted else None
         fresh, spec = self._tree.row_ids(self._kept), self._spec
         return Request(session, fresh, budget, spec.seed, spec.temperature, greedy=spec.greedy, keep=keep)
@@ -81,15 +67,14 @@ class TokenTranscript:
     def add_turn(self, reply: Generation) -> PolicyTurn:
         """Record a sampled turn."""
         start, versions = len(self._tree.ids), reply.versions
-        said = (*self._tree.ids[start - self._forced :], *reply.token_ids)
-        text, parsed = self._read(said, self._tools)
-        self._conversation.add_turn(said)
+        text, parsed = self._read(tuple(reply.token_ids), self._tools)
+        self._conversation.add_turn(reply.token_ids)
         self._tree.add(reply.token_ids, sampled=True)
         self._logprobs += reply.logprobs
         self._submitted = self._kept = len(self._tree.row)
         malformed = sum(bool(call.malformed) for call in parsed.calls)
         changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
-        self._turns.append(Turn(start, len(self._tree.ids), len(parsed.calls), malformed, versions[0], self._forced, changes))
+        self._turns.append(Turn(start, len(self._tree.ids), len(parsed.calls), malformed, versions[0], changes=changes))
         message = self._renderer.assistant_message(text, parsed, f"call-{len(self._turns)}")
         self._messages.append(message)
         return PolicyTurn(_calls(parsed, message), cut_off=reply.ended_by == "length", text=message["content"] or "")

@@ -15,7 +15,6 @@ from tracewheel.core.types import Trajectory
 from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import Pool
-from tracewheel.rollout.exploration import group_temperatures
 from tracewheel.rollout.orders import Order, RolloutSource
 from tracewheel.rollout.rollout import episode_pool, episode_seed
 from tracewheel.scoring.world_code import world_code
@@ -82,7 +81,6 @@ class Groups:
 
     def __init__(self, pool: Pool, config: WorkerSections) -> None:
         self._pool = pool
-        self._spread = config.rollout.exploration.temperature_spread
         self._begun = 0
         self._order_of: dict[int, Order] = {}
         self._found: dict[str, list[Trajectory]] = {}
@@ -96,11 +94,10 @@ class Groups:
         """Begin all episodes of an order."""
         task = order.load_task()
         self._found[order.id] = []
-        temperatures = group_temperatures(order.temperature, self._spread, order.samples)
-        for sample, temperature in enumerate(temperatures):
+        for sample in range(order.samples):
             seed = episode_seed(order.rollout_seed, task, sample)
             self._order_of[self._begun] = order
-            self._pool.begin(self._begun, EpisodeSpec(task, sample, seed, temperature))
+            self._pool.begin(self._begun, EpisodeSpec(task, sample, seed, order.temperature))
             self._begun += 1
 
     def step(self) -> list[tuple[Order, list[Trajectory]]]:

@@ -23,6 +23,10 @@ from tracewheel.sampling.sampler import TaskSampler
 if TYPE_CHECKING:
     import pandas as pd
 
+# A task that failed in every rollout of so many rounds in a row gets so many variants; a variant goes when it was solved, or
+# failed, in as many rounds.
+AFTER, PER_TASK = 2, 2
+LIMIT = 64  # of the variants at a time
 ATTEMPTS = 4  # calls of the generator when it makes tasks that exist already
 
 
@@ -47,11 +51,7 @@ class SelfEvolvingSampler(TaskSampler):
         rounds = self._streaks.get(task_id, 0)
         if successes + failures == 0:
             return
-        if successes / (successes + failures) <= self._config.variants.at_most:
-            rounds = min(rounds, 0) - 1
-        else:
-            rounds = max(rounds, 0) + 1 if failures == 0 else 0
-        self._streaks[task_id] = rounds
+        self._streaks[task_id] = min(rounds, 0) - 1 if not successes else max(rounds, 0) + 1 if not failures else 0
 
     def evolve(self, curated: Path) -> list[Task]:
         """Withdraw the variants that were solved or failed too, and make new ones of tasks that keep failing.
@@ -66,9 +66,8 @@ class SelfEvolvingSampler(TaskSampler):
             ConfigError: the environment of a failing task has no task generator.
             DataError: its generator fails.
         """
-        settings = self._config.variants
-        self._withdraw([name for name in self._variants if abs(self._streaks.get(name, 0)) >= settings.after])
-        failing = [name for name in self._curated_ids if self._streaks.get(name, 0) <= -settings.after]
+        self._withdraw([name for name in self._variants if abs(self._streaks.get(name, 0)) >= AFTER])
+        failing = [name for name in self._curated_ids if self._streaks.get(name, 0) <= -AFTER]
         if not failing:
             return []
         table = read_table(curated / TASKS_FILE)
@@ -77,7 +76,7 @@ class SelfEvolvingSampler(TaskSampler):
         made: list[Task] = []
         for origin in sorted(failing, key=lambda name: (self._streaks[name], name)):
             living = sum(parent == origin for parent in self._origins.values())
-            wanted = min(settings.per_task - living, settings.limit - len(self._variants))
+            wanted = min(PER_TASK - living, LIMIT - len(self._variants))
             if wanted <= 0:
                 continue
             fresh = self._make(by_id[origin], wanted, taken)

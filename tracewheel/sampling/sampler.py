@@ -11,7 +11,7 @@ decayed counts. With `pooling`, tasks of a family and tier tell of each other (`
 - `uniform`: the same for all;
 - `self_evolving`: as `difficulty`, with variants of failing tasks (`curriculum.py`).
 
-No weight is below `floor` times the largest, so no task is forgotten.
+No weight is below `FLOOR` times the largest, so no task is forgotten.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tracewheel.scoring.score import read_scores
 STATE_VERSION = 1
 
 
+FLOOR = 0.1  # of the largest weight
 DECAY = 0.5  # the share of the evidence that is kept from run to run
 RETAIN = 0.5  # that of a task's evidence when it is rolled out again, because the policy has changed since
 
@@ -47,7 +48,7 @@ class TaskSampler:
     sampler restored from its state continues exactly as the first would have.
 
     Args:
-        config: Kind of weight, target, decay and floor.
+        config: Kind of weight, target and pooling.
         task_ids: The tasks to choose from; their order does not matter.
         seed: Seed of the choices.
         kin: Family and tier of each task, for `pooling`; a task that is not in it stands alone.
@@ -85,7 +86,7 @@ class TaskSampler:
         largest = max(raw.values(), default=0.0)
         if largest <= 0.0:
             return dict.fromkeys(raw, 1.0)
-        return {task_id: max(weight / largest, self._config.floor) for task_id, weight in raw.items()}
+        return {task_id: max(weight / largest, FLOOR) for task_id, weight in raw.items()}
 
     def select(self, n: int, iteration: int, exclude: Collection[str] = ()) -> list[str]:
         """`n` different tasks for an iteration, or all of them when there are no more than `n`; none of `exclude`.

@@ -20,17 +20,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tracewheel.config import OverlongConfig
 from tracewheel.core.types import Score, Trajectory
 from tracewheel.scoring.objectives import PREFIX
 
 PROCESS, MALFORMED, OVERLONG, FLAWED = "process_reward", "malformed_penalty", "overlong_penalty", "flawed_penalty"
+OVERLONG_WEIGHT = 0.5  # the paper's 1 for rewards of -1 and 1 is this of ours, 0 and 1
 HELD_BACK = "held_back"  # what `outcome_first` took from the total
 # Parts of a breakdown that are no verifier's mark.
 ADJUSTMENTS = (PROCESS, MALFORMED, OVERLONG, FLAWED, HELD_BACK)
 
 
-def with_process_rewards(scored: Score, trajectory: Trajectory, weight: float) -> Score:
+def with_process_rewards(scored: Score, trajectory: Trajectory) -> Score:
     """Add the rewards that the environment returned during the episode, each to its turn.
 
     The score gets `turn_rewards` where it had none: the rest of the total is on the last turn.
@@ -38,13 +38,12 @@ def with_process_rewards(scored: Score, trajectory: Trajectory, weight: float) -
     Args:
         scored: A score with a total; its `turn_rewards`, where it has some, sum to that.
         trajectory: The scored episode; its turns may have a `reward`.
-        weight: What the rewards are multiplied with.
     """
     assert scored.total is not None
     given = [turn.get("reward") for turn in trajectory.turns]
-    if not weight or all(reward is None for reward in given):
+    if all(reward is None for reward in given):
         return scored
-    rewards = [weight * float(reward or 0.0) for reward in given]
+    rewards = [float(reward or 0.0) for reward in given]
     before = scored.turn_rewards or [*[0.0] * (len(rewards) - 1), scored.total]
     return replace(
         scored,
@@ -60,15 +59,15 @@ def with_penalty(scored: Score, name: str, penalty: float) -> Score:
     return replace(scored, total=scored.total - penalty, breakdown={**scored.breakdown, name: penalty})
 
 
-def overlong_penalty(config: OverlongConfig, generated: int) -> float:
-    """DAPO's soft overlong punishment as a penalty, from 0 to `config.weight` (arXiv:2503.14476, equation 13).
+def overlong_penalty(longest: int, cache: int, generated: int) -> float:
+    """DAPO's soft overlong punishment as a penalty, from 0 to `OVERLONG_WEIGHT` (arXiv:2503.14476, equation 13).
 
     Args:
-        config: Where it begins and ends.
+        longest: Tokens from which on the penalty is whole: the paper's L_max.
+        cache: How many tokens before that it begins: L_cache.
         generated: Tokens that the policy generated in the episode.
     """
-    over = (generated - (config.max_tokens - config.cache)) / config.cache
-    return config.weight * min(1.0, max(0.0, over))
+    return OVERLONG_WEIGHT * min(1.0, max(0.0, (generated - (longest - cache)) / cache))
 
 
 MARGIN = 0.01

@@ -50,7 +50,7 @@ def left_of(budget: int, used: int) -> float:
 def _value(objective: ObjectiveConfig, breakdown: Mapping[str, float], trajectory: Trajectory) -> float:
     unreadable = f"{UNREADABLE_OBJECTIVE}{objective.name}'"
     if isinstance(objective, CostObjective):
-        if objective.only_success and not breakdown["success"]:
+        if not breakdown["success"]:
             return 0.0
         if objective.measure in ("generated_tokens", "trajectory_tokens") and trajectory.turns and not trajectory.token_ids:
             raise DataError(f"{unreadable}: the episode has no token ids to count; most endpoints return none")

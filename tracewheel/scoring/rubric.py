@@ -244,12 +244,16 @@ class Rubric:
         if self._config.turn_rewards:
             scored = self._with_turn_rewards(scored, task, trajectory)
         flawed = bool(breakdown["success"]) and self._flawed(scored, task, trajectory, totals)
-        scored = with_process_rewards(scored, trajectory, self._config.process_weight)
+        scored = with_process_rewards(scored, trajectory)
         if self._config.malformed_penalty:
             malformed = sum(turn["malformed"] for turn in trajectory.turns)
             scored = with_penalty(scored, MALFORMED, min(1.0, self._config.malformed_penalty * malformed))
         if self._config.overlong and (trajectory.token_ids or not trajectory.turns):  # most endpoints return no ids to count
-            scored = with_penalty(scored, OVERLONG, overlong_penalty(self._config.overlong, sum(trajectory.action_mask)))
+            scored = with_penalty(
+                scored,
+                OVERLONG,
+                overlong_penalty(self._config.overlong.max_tokens, self._config.overlong.cache, sum(trajectory.action_mask)),
+            )
         if self._config.flawed_penalty:
             scored = with_penalty(scored, FLAWED, self._config.flawed_penalty * flawed)
         return bounded(scored, first) if first else scored

@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     policy = policy_in(config, options.state)
     from tracewheel.config import RolloutSections, SamplerSections
     from tracewheel.curation.leaks import check_curated
-    from tracewheel.rollout.exploration import rollout_temperature
     from tracewheel.rollout.rollout import roll_out
     from tracewheel.sampling.curriculum import make_sampler
     from tracewheel.sampling.sampler import observe_scores
@@ -55,7 +54,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
         sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
-    temperature = rollout_temperature(config.rollout, config.training.iterations, options.iteration)
 
     def produce(out: Path) -> dict[str, float]:
         return roll_out(
@@ -66,7 +64,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             out,
             iteration=options.iteration,
             variants=sampler.variants(task_ids),
-            temperature=temperature,
             greedy_baseline=config.greedy_baseline,
         )
 

@@ -35,8 +35,3 @@ def test_settings_that_cannot_work_are_refused(given, said):
 def test_modules_and_scripts_can_be_preloaded():
     assert harness(command=["python3.12", "-m", "my.agent"], preload=["openai"]).python_program
     assert not harness(command=["python", "-m"]).python_program
-
-
-def test_no_turn_of_a_program_is_forced():
-    with pytest.raises(ValidationError, match=r"rollout.exploration.epsilon forces calls in our own loop"):
-        RolloutConfig(harness={"command": ["a"]}, exploration={"epsilon": 0.1})

@@ -5,7 +5,6 @@ import json
 import pandas
 import pytest
 
-from tracewheel.config import DecontaminationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap, read_benchmark
 
@@ -24,8 +23,8 @@ def traces(**said):
     return pandas.DataFrame(rows)
 
 
-def overlaps(frame, config):
-    return pandas.DataFrame(BenchmarkIndex.read(config).overlaps(frame), columns=list(Overlap._fields))
+def overlaps(frame, *paths):
+    return pandas.DataFrame(BenchmarkIndex.read(paths).overlaps(frame), columns=list(Overlap._fields))
 
 
 def benchmark(tmp_path, name, text):
@@ -43,11 +42,11 @@ def benchmark(tmp_path, name, text):
     ],
 )
 def test_an_item_is_found_with_file_and_line(tmp_path, name, text, line):
-    config = DecontaminationConfig(benchmarks=(benchmark(tmp_path, name, text),))
+    path = benchmark(tmp_path, name, text)
     frame = traces(
         bad=f"Please solve this for me: {ITEM.upper()} Thanks!", good="How many sheep does a farmer have on average?"
     )
-    found = overlaps(frame, config)
+    found = overlaps(frame, path)
     assert set(zip(found["trace_id"], found["file"], found["line"], strict=True)) == {("bad", name, line)}
     by_words = found[found["kind"] == "words"].iloc[0]
     assert by_words["share"] == 1.0
@@ -56,33 +55,32 @@ def test_an_item_is_found_with_file_and_line(tmp_path, name, text, line):
 
 def test_parquet_items_count_by_rows(tmp_path):
     pandas.DataFrame({"prompt": [OTHER, ITEM], "n": [1, 2]}).to_parquet(tmp_path / "b.parquet")
-    found = overlaps(traces(bad=ITEM), DecontaminationConfig(benchmarks=(str(tmp_path / "b.parquet"),)))
+    found = overlaps(traces(bad=ITEM), tmp_path / "b.parquet")
     assert set(found["line"]) == {2}
     assert set(found["kind"]) == {"words", "similar"}
 
 
 def test_a_renumbered_item_is_found_by_similarity(tmp_path):
     numbers = ITEM.replace("seventeen", "17").replace("nine", "9")
-    config = DecontaminationConfig(benchmarks=(benchmark(tmp_path, "b.txt", numbers),), words=30, share=1.0)
-    found = overlaps(traces(copy=RENUMBERED, other=OTHER), config)
-    assert found[["trace_id", "kind", "line"]].values.tolist() == [["copy", "similar", 1]]
+    found = overlaps(traces(copy=RENUMBERED, other=OTHER), benchmark(tmp_path, "b.txt", numbers))
+    assert ["copy", "similar", 1] in found[["trace_id", "kind", "line"]].values.tolist()
+    assert set(found["trace_id"]) == {"copy"}
 
 
 def test_part_of_an_item_counts_by_its_share(tmp_path):
     path = benchmark(tmp_path, "b.txt", ITEM)
-    half = " ".join(ITEM.split()[:20])
-    shares = [overlaps(traces(part=half), DecontaminationConfig(benchmarks=(path,), share=share)) for share in (0.2, 0.25, 0.6)]
-    assert [len(found) for found in shares] == [1, 1, 0]
     words = len(ITEM.replace(",", "").replace(";", "").split())
-    assert shares[0]["share"].iloc[0] == pytest.approx((20 - 12) / (words - 12))
+    assert overlaps(traces(part=" ".join(ITEM.split()[:13])), path).empty
+    found = overlaps(traces(part=" ".join(ITEM.split()[:20])), path)
+    assert found["share"].tolist() == pytest.approx([(20 - 12) / (words - 12)])
 
 
 def test_short_items_are_matched_whole_also_in_replies_and_arguments(tmp_path):
-    config = DecontaminationConfig(benchmarks=(benchmark(tmp_path, "b.txt", "What is the capital of Burundi?\nYes?\n"),))
+    path = benchmark(tmp_path, "b.txt", "What is the capital of Burundi?\nYes?\n")
     call = {"id": "c", "function": {"name": "ask", "arguments": json.dumps({"q": "what is the CAPITAL of burundi"})}}
     messages = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
     frame = pandas.DataFrame([{"id": "t", "messages": json.dumps(messages)}])
-    found = overlaps(frame, config)
+    found = overlaps(frame, path)
     assert found[["trace_id", "kind", "line"]].values.tolist() == [["t", "words", 1]]
 
 
@@ -91,24 +89,22 @@ def test_runs_that_many_items_share_are_ignored(tmp_path):
     lines = [f"{preamble} number {chr(97 + n) * 4} about {chr(98 + n) * 6} and {chr(99 + n) * 5}" for n in range(12)]
     path = benchmark(tmp_path, "b.txt", "\n".join(lines))
     frame = traces(innocent=f"{preamble} concerning my garden, where the tomatoes do not grow as they did", guilty=lines[3])
-    found = overlaps(frame, DecontaminationConfig(benchmarks=(path,), share=0.1, similar=0.99))
+    found = overlaps(frame, path)
     assert set(found["trace_id"]) == {"guilty"}
     assert set(found["line"]) == {4}
-    more = overlaps(frame, DecontaminationConfig(benchmarks=(path,), share=0.1, similar=0.99, common=12))
-    assert set(more["trace_id"]) == {"innocent", "guilty"}
 
 
 def test_without_benchmarks_nothing_is_found():
-    assert overlaps(traces(a=ITEM), DecontaminationConfig()).empty
+    assert overlaps(traces(a=ITEM)).empty
 
 
 @pytest.mark.parametrize(("name", "text"), [("b.json", "[{"), ("b.jsonl", "{"), ("b.parquet", "no parquet")])
 def test_an_unreadable_file_is_an_error_with_its_name(tmp_path, name, text):
     path = benchmark(tmp_path, name, text)
     with pytest.raises(DataError, match=name):
-        overlaps(traces(a=ITEM), DecontaminationConfig(benchmarks=(path,)))
+        overlaps(traces(a=ITEM), path)
     with pytest.raises(DataError, match="no such benchmark file"):
-        overlaps(traces(), DecontaminationConfig(benchmarks=(path + "x",)))
+        overlaps(traces(), path + "x")
 
 
 def test_elements_of_a_list_have_the_lines_where_they_begin(tmp_path):

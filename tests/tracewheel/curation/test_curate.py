@@ -230,7 +230,7 @@ def test_tasks_in_a_benchmark_are_dropped(third, curated, tmp_path):
     episodes = episodes[episodes["trace_id"].isin(pandas.read_parquet(third / "traces.parquet")["id"])].reset_index()
     asked = json.loads(episodes["messages"][0])[1]["content"]
     (tmp_path / "bench.jsonl").write_text(json.dumps({"question": asked}) + "\n")
-    settings = {"benchmarks": (str(tmp_path / "bench.jsonl"),), "words": 5, "share": 0.9}
+    settings = {"benchmarks": (str(tmp_path / "bench.jsonl"),)}
     config = CurationConfig(train_tasks=10, validation_tasks=2, held_out_tasks=2, harder_tasks=1, decontamination=settings)
     report = curate(CONFIG.model_copy(update={"curation": config}), third, tmp_path / "out")
     dropped = [task for task, why in report["funnel"]["dropped_tasks"].items() if why == "in a benchmark"]

@@ -7,11 +7,9 @@ from pathlib import Path
 import pandas
 import pytest
 
-from tracewheel.config import DuplicatesConfig
 from tracewheel.curation.duplicates import DuplicateFinder, describe_duplicates
 from tracewheel.curation.task_text import TaskText
 
-CONFIG = DuplicatesConfig()
 TAU_BENCH = Path(__file__).parents[4] / "shared/traces/tau_bench/gpt-4o-airline.tasks0-24.json"
 REQUEST = (
     "My name is Mia Li and my user id is mia_li_3668. I want to cancel reservation 4WQ150 and get the money back on my gift "
@@ -39,15 +37,15 @@ def frame_of(**traces):
     return pandas.DataFrame(rows)
 
 
-def clusters_of(batches, config=CONFIG):
-    finder = DuplicateFinder(config)
+def clusters_of(batches):
+    finder = DuplicateFinder()
     for batch in batches:
         finder.add(batch)
     return finder.clusters()
 
 
-def found(frame, config=CONFIG):
-    clusters = clusters_of([frame], config)
+def found(frame):
+    clusters = clusters_of([frame])
     groups = clusters.groupby(["kind", "cluster"])["trace_id"].apply(set)
     return {kind: [members for (own, _), members in groups.items() if own == kind] for kind in set(clusters["kind"])}
 
@@ -109,8 +107,6 @@ def test_the_goal_decides_where_the_environment_has_one():
         d=(messages_of(REQUEST + " Very soon."), state(1, "bill")),
     )
     assert found(frame) == {"semantic": [{"a", "b"}], "renumbered": [{"a", "b", "c"}]}
-    everything = found(frame, CONFIG.model_copy(update={"near": "all"}))
-    assert everything["near"] == [{"a", "c", "d"}]
 
 
 def test_the_fingerprint_is_the_key_where_it_is_known():

@@ -99,7 +99,7 @@ def logs(request, same_user=False):
 
 
 def clusters_of(episodes):
-    finder = DuplicateFinder(DuplicatesConfig())
+    finder = DuplicateFinder()
     finder.add(episodes)
     return finder.clusters()
 

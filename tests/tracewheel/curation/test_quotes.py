@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
-from tracewheel.config.curation import DecontaminationConfig
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.quotes import HeldOutTexts, Quote
@@ -31,11 +30,11 @@ def quotes(tmp_path):
     """The quotes of a held-out task in conversations by task."""
     held = task("held", "Why was the refund of order 77 refused to the customer in the second week of May last year?", GOLD)
 
-    def find(conversations, own="An answer.", prompt="What is the time?", **changes):
+    def find(conversations, own="An answer.", prompt="What is the time?"):
         tasks = {"held": held} | {name: task(name, prompt, own) for name in conversations}
         rows = [{"id": f"trace-{name}", "messages": json.dumps(messages)} for name, messages in conversations.items()]
         pandas.DataFrame(rows).to_parquet(tmp_path / "replayed.parquet")
-        texts = HeldOutTexts(["held"], tasks.__getitem__, DecontaminationConfig(**changes))
+        texts = HeldOutTexts(["held"], tasks.__getitem__)
         return texts.quotes(tmp_path / "replayed.parquet", {f"trace-{name}": name for name in conversations})
 
     return find
@@ -58,8 +57,8 @@ def test_what_tasks_have_in_common_is_no_quote(quotes):
     said = [{"role": "assistant", "content": GOLD}]
     assert not quotes({"t": said}, own=GOLD), "its own gold answer is the same"
     assert quotes({"t": said}, prompt=GOLD), "a prompt that tells another task's gold answer"
-    assert len(quotes({f"t{number}": said for number in range(3)}, common=3)) == 3
-    assert not quotes({f"t{number}": said for number in range(4)}, common=3), "a phrase of this world"
+    assert len(quotes({f"t{number}": said for number in range(10)})) == 10
+    assert not quotes({f"t{number}": said for number in range(11)}), "a phrase of this world"
 
 
 def curated(folder, records, record=None):

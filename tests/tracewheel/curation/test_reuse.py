@@ -147,7 +147,6 @@ def test_any_change_of_stored_traces_gives_the_same_bytes_as_curating_anew(night
 def test_other_settings_and_damage_are_never_answered_with_old_results(nights):
     nights.curate()
     first = nights.files()
-    assert nights.curate(profile(duplicates={"near": "all"})) == []
     assert reused(nights.curate(profile(filter="attempts >= 2"))) == [72, 24, 0, 0]
 
     damaged, missing = sorted(path for path in nights.files() if path.parent == first[0].parent)

@@ -138,7 +138,7 @@ RESULTS = pd.DataFrame(
 def test_objectives_are_the_mean_of_both_modes_scored_episodes(small, base, some_tasks, tmp_path):
     objectives = [
         {"kind": "part", "name": "safety", "part": "workspace.untouched"},
-        {"kind": "cost", "name": "thrift", "budget": 400, "only_success": False},
+        {"kind": "cost", "name": "thrift", "budget": 400},
     ]
     config = small.model_copy(update={"rubric": RubricConfig.model_validate({"objectives": objectives})})
     summary = evaluate(config, PolicyRef(base), some_tasks, tmp_path, samples=SAMPLES, seed=3)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
 from tracewheel.core.files import read_json, read_records, write_records
 from tracewheel.core.types import Trajectory
-from tracewheel.learner.advantage_estimator import normalise
 from tracewheel.learner.advantages import turn_advantages, zero_variance_share
 from tracewheel.learner.advantages.group_statistics import clamped, group_statistics
 from tracewheel.learner.advantages.trajectories import trajectory_advantages
@@ -23,7 +22,6 @@ ADVANTAGES = [
     BatchAdvantageConfig(kind="batch", center="group"),
     BatchAdvantageConfig(kind="batch", center="batch"),
 ]
-BUFFERED = {"kind": "grpo", "buffer": {"kind": "fifo", "capacity": 8, "rows": 2}, "reward_normalisation": "domain"}
 # Those that compare rewards in different ways; the others differ in their loss alone.
 LEARNERS = [{"kind": "dapo"}]
 SLOW = [
@@ -60,8 +58,6 @@ def test_every_statistic_of_groups_is_that_of_the_scored_episodes(drawn):
     one, other = group_statistics(rewards, groups), group_statistics(left, left_groups)
     assert one.mean[one.index][kept].tolist() == other.mean[other.index].tolist()
     assert one.std[one.index][kept].tolist() == other.std[other.index].tolist()
-    scaled, scales = normalise(rewards.tolist(), groups, {})
-    assert ([scaled[n] for n in kept], scales) == normalise(left.tolist(), left_groups, {})
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +126,3 @@ def test_lengths_do_not_count_where_the_infrastructure_broke(run, trajectories, 
     write_records(tmp_path / "trajectories.parquet", [*broken, *whole])
     _, found = run(trajectories=tmp_path / "trajectories.parquet", rewards=[None, None, *rewards])
     assert _without(found, COUNTED) == _without(metrics, COUNTED)
-
-
-@pytest.mark.slow
-def test_a_buffer_and_scales_by_family_hold_scored_episodes_only(run, with_missing, files_of):
-    path, marks = with_missing
-    first = run(BUFFERED)[0], run(BUFFERED, trajectories=path, rewards=marks)[0]
-    second = [run(BUFFERED, state=state, iteration=2)[0] for state in first]
-    for one, other in (first, second):
-        assert _without(files_of(one), {"metrics.json"}) == _without(files_of(other), {"metrics.json"})

@@ -13,7 +13,7 @@ from tracewheel.core.types import Trajectory
 from tracewheel.environments import Observation
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.learner.scored_trajectories import read_scored_trajectories
-from tracewheel.learner.token_advantages import RewardKl, advantages_by_critic, advantages_by_group
+from tracewheel.learner.token_advantages import advantages_by_critic, advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
@@ -21,7 +21,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 
-NO_KL = RewardKl(0.0, "reverse")
+NO_KL = 0.0
 REWARD = 0.25
 
 
@@ -140,13 +140,10 @@ def test_a_process_reward_raises_the_advantage_of_its_turn(scored):
         assert by_turn(masks[1], found[1]) == [0.0, 0.0, 0.0]
 
 
-def test_process_rewards_alone_make_an_update_and_weight_0_leaves_them_out(scored, profile_with, adapter, tmp_path):
+def test_process_rewards_alone_make_an_update(scored, profile_with, adapter, tmp_path):
     trajectories, score_with = scored
-    for rubric, rows in (({}, 2.0), ({"process_weight": 0.0}, 0.0)):
-        _, scores = score_with(**rubric)
-        files = UpdateFiles([trajectories], [scores], adapter.parent, adapter, tmp_path / f"update-{rows}")
-        metrics = update(profile_with(), files, iteration=1)
-        assert metrics["kept_rows"] == rows
+    files = UpdateFiles([trajectories], [score_with()[1]], adapter.parent, adapter, tmp_path / "update")
+    assert update(profile_with(), files, iteration=1)["kept_rows"] == 2.0
     kept = update(
         profile_with({"kind": "rejection_sampling", "advantage": {"threshold": REWARD}}),
         UpdateFiles([trajectories], [score_with()[1]], adapter.parent, adapter, tmp_path / "imitated"),

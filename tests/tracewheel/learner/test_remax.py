@@ -13,16 +13,16 @@ from tracewheel.core.types import GREEDY_FILE, Score, Trajectory
 from tracewheel.learner.advantages.greedy_baseline import greedy_baseline_advantages
 from tracewheel.learner.advantages.group_statistics import at_the_baseline
 from tracewheel.learner.scored_trajectories import read_scored_trajectories
-from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
+from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
-from tracewheel.rollout.rollout import RolloutPlan, rollout, run_episodes
+from tracewheel.rollout.rollout import RolloutPlan, rollout
 from tracewheel.scoring.score import read_scores, score, write_scores
 
 NAN = math.nan
-NO_KL = RewardKl(0.0, "reverse")
+NO_KL = 0.0
 
 
 def test_advantages_are_rewards_less_the_greedy_one_by_hand():
@@ -79,16 +79,6 @@ def test_greedy_episodes_are_stored_apart_and_change_no_sampled_one(
     greedy = read_records(out / GREEDY_FILE, Trajectory)
     assert [each.token_ids for each in greedy] == [each.token_ids for each in alone]
     assert [each.task_id for each in greedy] == [task.id for task in tasks[::3]]
-
-
-def test_nothing_is_explored_in_a_greedy_episode(scripted_engine, renderer, config, tasks):
-    engine = scripted_engine(renderer, [["No."]] * 3)
-    exploring = config.rollout.model_copy(
-        update={"exploration": config.rollout.exploration.model_copy(update={"epsilon": 1.0})}
-    )
-    plan = RolloutPlan(tasks[:1], samples=2, seed=0, greedy_baseline=True)
-    first, second, greedy = run_episodes(engine, renderer, exploring, plan)
-    assert first.turns[0]["forced"] and second.turns[0]["forced"] and not greedy.turns[0]["forced"]
 
 
 def test_scores_have_the_greedy_total_and_pass_rates_do_not(rolled_out, scores, config, tasks, tmp_path):
@@ -150,7 +140,6 @@ def test_scores_without_baselines_are_refused(profile_with, trajectories, adapte
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"reward_normalisation": "domain"}, "compares rewards as scored"),
         ({"zero_variance": {"kind": "clamp"}}, "cannot be 'clamp'"),
         ({"credit": {"kind": "turn"}}, "credit by turn"),
     ],

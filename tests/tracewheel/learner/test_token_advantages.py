@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from tracewheel.config import PolicyGradientConfig
-from tracewheel.learner.token_advantages import RewardKl, advantages_by_group, advantages_by_teacher
+from tracewheel.learner.token_advantages import advantages_by_group, advantages_by_teacher
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
-NO_KL = RewardKl(0.0, "reverse")
+NO_KL = 0.0
 
 
 def table_of(*totals):

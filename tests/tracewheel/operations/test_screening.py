@@ -87,8 +87,8 @@ def test_nights_that_differ_make_the_test_patient():
 
 
 def test_the_level_is_the_budget_over_nights_and_checks():
-    results = screen(night(1), HISTORY, ScreeningConfig(false_alarms_per_year=2.0))
-    assert {result.level for result in results if result.p is not None} == {2.0 / (365 * len(CHECKS))}
+    results = screen(night(1), HISTORY, ScreeningConfig())
+    assert {result.level for result in results if result.p is not None} == {1.0 / (365 * len(CHECKS))}
 
 
 @pytest.mark.parametrize(("count", "total", "a", "b"), [(1, 10, 0.5, 20.0), (7, 60, 2.0, 98.0), (3000, 100_000, 2.0, 98.0)])

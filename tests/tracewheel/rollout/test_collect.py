@@ -56,9 +56,9 @@ def test_failed_episodes_count_in_no_figure_whether_sampled_before_an_update_or_
     queue.issue([Order(0, 5, tasks[0].to_record(), variant=False, samples=4, seed=1, temperature=1.0)])
     (order,) = queue.lease("w", 1)
     queue.complete(order, "w", [PURE, MIXED, *broken])
-    by_workers = collect(config.rollout, queue.claim(5, 1, 4), tmp_path / "out")
-    before_update = rollout_metrics(config.rollout, [PURE, MIXED, *broken])
-    whole = rollout_metrics(config.rollout, [PURE, MIXED]) | age_figures([PURE, MIXED], version=4)
+    by_workers = collect(queue.claim(5, 1, 4), tmp_path / "out")
+    before_update = rollout_metrics([PURE, MIXED, *broken])
+    whole = rollout_metrics([PURE, MIXED]) | age_figures([PURE, MIXED], version=4)
     figures = ("group_diversity", "distinct_tool_sequences", "staleness_mean", "staleness_max", "mixed_episodes")
     assert {name: by_workers[name] for name in figures} == {name: whole[name] for name in figures}
     assert {name: before_update[name] for name in figures[:2]} == {name: whole[name] for name in figures[:2]}
@@ -72,7 +72,7 @@ def test_a_batch_becomes_the_files_of_a_rollout(config, tasks, tmp_path):
     (order,) = queue.lease("w", 1)
     queue.complete(order, "w", [PURE, MIXED])
     outs = [tmp_path / "out", tmp_path / "again"]
-    results = [collect(config.rollout, queue.claim(5, 1, 4), out) for out in outs]
+    results = [collect(queue.claim(5, 1, 4), out) for out in outs]
     assert results[0] == results[1] == read_json(outs[0] / "metrics.json")
     assert results[0]["episodes"] == 2
     assert results[0]["generated_tokens"] == 7

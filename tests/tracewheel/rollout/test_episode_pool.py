@@ -7,7 +7,6 @@ import time
 import pytest
 
 from tracewheel.config import RolloutConfig
-from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import give
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments import wanted_threads
@@ -122,19 +121,6 @@ def test_a_failing_reset_ends_only_its_own_episode(scripted_engine, renderer, ta
     assert found[1].detail == "ConnectionError: no container" and found[1].turns == []
     assert sorted(engine.closed) == [0, 2], "who never spoke has no session"
     assert found == run(ROOMY)[0]
-
-
-def test_a_wrong_config_is_raised_by_step(scripted_engine, renderer, tasks):
-    config = RolloutConfig(exploration={"epsilon": 0.5, "tools": ["no_such_tool"]})
-    with tool_threads(threaded(config, 2)) as tools:
-        pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config, tools)
-        pool.begin(0, EpisodeSpec(tasks[0], 0, 0, 1.0))
-        with pytest.raises(ConfigError, match="no_such_tool"):
-            for _ in range(50):
-                pool.step()
-    pool = EpisodePool(scripted_engine(renderer, [["x"]]), renderer, config)
-    with pytest.raises(ConfigError, match="no_such_tool"):
-        pool.begin(0, EpisodeSpec(tasks[0], 0, 0, 1.0))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

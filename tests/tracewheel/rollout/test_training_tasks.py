@@ -122,7 +122,7 @@ def test_groups_of_a_task_with_other_noise_that_are_claimed_together_keep_their_
         limits = RolloutConfig(max_tokens=4000, max_turn_tokens=400, max_turns=40)
         played = run_episodes(engine, renderer, limits, RolloutPlan([order.load_task()], samples=1, seed=order.seed))
         queue.complete(order, "worker", [order.own(trajectory) for trajectory in played])
-    collect(config.rollout, queue.claim(1, 2, 0), tmp_path)
+    collect(queue.claim(1, 2, 0), tmp_path)
     queue.close()
     metrics = score(ScoreSections.of(config), load_tasks(folder, "train"), tmp_path / "trajectories.parquet", tmp_path)
     assert (metrics["success"], metrics["without_turn_rewards"]) == (1.0, 0)
@@ -136,5 +136,5 @@ def test_a_recording_and_several_environments_take_none(kind):
 
 
 def test_a_profile_without_them_reads_as_before():
-    assert "environment_args" not in ExplorationConfig(epsilon=0.1).model_dump()
+    assert "environment_args" not in ExplorationConfig().model_dump()
     assert ExplorationConfig.model_validate(NOISY.model_dump()) == NOISY

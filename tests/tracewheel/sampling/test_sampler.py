@@ -37,18 +37,18 @@ def test_beta_below_matches_values_worked_by_hand(alpha, beta, x, expected):
 
 
 def test_difficulty_favours_tasks_solved_less_often_than_the_target():
-    choices = sampler(tasks=["failed", "mastered", "new"], floor=0.0)
+    choices = sampler(tasks=["failed", "mastered", "new"])
     choices.observe("failed", 0, 8)
-    choices.observe("mastered", 8, 0)
+    choices.observe("mastered", 3, 0)
     weights = choices.weights()
-    failed, mastered = 1 - 0.4**9, 0.6**9
+    failed, mastered = 1 - 0.4**9, 0.6**4
     assert weights["failed"] == 1.0
     assert weights["mastered"] == pytest.approx(mastered / failed, rel=1e-5)
     assert weights["new"] == pytest.approx(0.6 / failed, rel=1e-5)
 
 
 def test_learnability_is_the_posterior_mean_of_p_times_one_minus_p():
-    choices = sampler(kind="learnability", tasks=["even", "mastered", "new"], floor=0.0)
+    choices = sampler(kind="learnability", tasks=["even", "mastered", "new"])
     choices.observe("even", 4, 4)
     choices.observe("mastered", 8, 0)
     weights = choices.weights()
@@ -57,10 +57,10 @@ def test_learnability_is_the_posterior_mean_of_p_times_one_minus_p():
 
 
 def test_the_floor_bounds_weights_and_uniform_ignores_evidence():
-    choices = sampler(tasks=["failed", "mastered"], floor=0.2)
+    choices = sampler(tasks=["failed", "mastered"])
     choices.observe("failed", 0, 8)
     choices.observe("mastered", 100, 0)
-    assert choices.weights() == {"failed": 1.0, "mastered": 0.2}
+    assert choices.weights() == {"failed": 1.0, "mastered": 0.1}
     same = sampler(kind="uniform", tasks=["failed", "mastered"])
     same.observe("failed", 0, 8)
     assert same.weights() == {"failed": 1.0, "mastered": 1.0}
@@ -104,11 +104,11 @@ def test_a_second_selection_continues_the_first():
 
 
 def test_selection_follows_the_weights():
-    choices = sampler(kind="difficulty", tasks=["failed", "mastered"], floor=0.25)
+    choices = sampler(kind="difficulty", tasks=["failed", "mastered"])
     choices.observe("failed", 0, 8)
     choices.observe("mastered", 50, 0)
     counts = Counter(choices.select(1, iteration)[0] for iteration in range(2000))
-    assert counts["failed"] / 2000 == pytest.approx(1 / 1.25, abs=0.03)
+    assert counts["failed"] / 2000 == pytest.approx(1 / 1.1, abs=0.03)
 
 
 def learn(choices, iterations):

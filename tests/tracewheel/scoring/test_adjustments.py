@@ -62,13 +62,13 @@ def score(trajectory, **values):
 )
 def test_the_overlong_punishment_is_the_papers(generated, punished):
     """DAPO, equation 13, with L_max 100 and L_cache 40: 0 to 60, then (60 - length) / 40, then -1."""
-    assert overlong_penalty(OverlongConfig(max_tokens=100, cache=40, weight=1.0), generated) == pytest.approx(punished)
+    assert overlong_penalty(100, 40, generated) == pytest.approx(punished / 2)
 
 
 def test_the_overlong_punishment_is_trls():
     for longest, cache in ((100, 40), (64, 64), (50, 1)):
         theirs = get_soft_overlong_punishment(longest, cache)([[1] * length for length in range(130)])
-        ours = [-overlong_penalty(OverlongConfig(max_tokens=longest, cache=cache, weight=1.0), n) for n in range(130)]
+        ours = [-2 * overlong_penalty(longest, cache, n) for n in range(130)]
         assert ours == pytest.approx(theirs)
 
 
@@ -130,14 +130,11 @@ def test_process_rewards_are_added_to_the_total_and_to_their_turns():
     scored = score(episode(rewards=[0.25, None, -0.5]))
     assert (scored.total, scored.breakdown["process_reward"], success_of(scored)) == (0.75, -0.25, 1.0)
     assert scored.turn_rewards == [0.25, 0.0, 0.5]
-    halved = score(episode(rewards=[0.25, None, -0.5]), process_weight=0.5)
-    assert (halved.total, halved.turn_rewards) == (0.875, [0.125, 0.0, 0.75])
 
 
-def test_process_rewards_can_be_left_out_and_are_absent_where_none_were_returned():
+def test_process_rewards_are_absent_where_none_were_returned():
     plain = score(episode())
     assert plain.turn_rewards is None and "process_reward" not in plain.breakdown
-    assert score(episode(rewards=[0.25, 0.5, 0.0]), process_weight=0.0) == plain
 
 
 def test_an_unscored_episode_has_no_total_whatever_the_environment_returned():

@@ -65,12 +65,10 @@ def test_the_reward_is_the_weighted_mean_and_each_objective_is_kept():
     assert success_of(scored) == 1.0
 
 
-def test_a_failure_gets_no_cost_reward_by_default():
+def test_a_failure_gets_no_cost_reward():
     scored = judged(OBJECTIVES, files=SPOILT)
     assert (scored.breakdown["objective.success"], scored.breakdown["objective.safety"]) == (0.0, 0.0)
     assert scored.total == 0.0
-    free = [OBJECTIVES[0], {**OBJECTIVES[2], "only_success": False}]
-    assert judged(free, files=SPOILT).total == pytest.approx(0.75 / 3)
 
 
 @pytest.mark.parametrize(("measure", "spent"), [("turns", 2), ("calls", 6), ("generated_tokens", 4), ("trajectory_tokens", 6)])

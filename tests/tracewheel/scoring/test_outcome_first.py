@@ -97,8 +97,7 @@ rubrics = st.fixed_dictionaries(
         "cap": st.one_of(st.none(), st.floats(0.01, 1.0)),
         "malformed_penalty": share,
         "flawed_penalty": share,
-        "process_weight": st.floats(0.0, 5.0),
-        "overlong": st.one_of(st.none(), st.just({"max_tokens": 4, "cache": 2, "weight": 3.0})),
+        "overlong": st.one_of(st.none(), st.just({"max_tokens": 4, "cache": 2})),
     }
 )
 episodes = st.fixed_dictionaries(

@@ -299,15 +299,11 @@ def depends_on(config: CurateSections) -> str:
     files that an environment reads.
     """
     world = world_code(config.environment.spec, config.environment.verifiers)
-    duplicates, benchmarks = config.curation.duplicates, config.curation.decontamination
+    benchmarks = config.curation.decontamination.benchmarks
     return content_hash(
         {
             "environment": config.environment.spec,
-            "sketches": duplicates.near,
-            "benchmarks": [
-                benchmarks.model_dump(mode="json", exclude={"benchmarks"}),
-                *([Path(path).name, digest_file(Path(path))] for path in benchmarks.benchmarks if Path(path).is_file()),
-            ],
+            "benchmarks": [[Path(path).name, digest_file(Path(path))] for path in benchmarks if Path(path).is_file()],
             "code": code_version(CODE, *world.modules, plugins=world.plugins),
             "packages": package_versions(NUMERIC_PACKAGES + CURATION_PACKAGES),
         }

@@ -12,7 +12,7 @@ from torch import Tensor
 class Actions:
     """The actions of B rows, each at one position of [B, T]: a token, or a turn at its first token.
 
-    `here` [B, T] marks the positions of the actions. `rewards`, `values` and `log_ratio` belong to the actions and are
+    `here` [B, T] marks the positions of the actions. `rewards` and `values` belong to the actions and are
     0 elsewhere. `discount` and `trace` are gamma and lambda from an action to the next one of the row: 0 at the last
     action, and 1 off the actions, so that a recurrence skips observations.
     """
@@ -20,7 +20,6 @@ class Actions:
     here: Tensor
     rewards: Tensor
     values: Tensor
-    log_ratio: Tensor
     discount: Tensor
     trace: Tensor
 

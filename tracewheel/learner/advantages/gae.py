@@ -33,7 +33,7 @@ def gae(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConf
     Returns:
         Advantages and returns [B, T] in the type of `values`, 0 off the actions.
     """
-    actions = actions_of(rewards, values, turns, None, config)
+    actions = actions_of(rewards, values, turns, config)
     delta = actions.rewards + actions.discount * actions.following(actions.values) - actions.values
     delta = delta.masked_fill(~actions.here, 0.0)
     trace = actions.trace
@@ -53,7 +53,7 @@ def _trace(actions: Actions, lam: Tensor) -> Tensor:
     return torch.where(actions.here, lam * has_next, torch.ones_like(has_next))
 
 
-def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor | None, config: GaeAdvantageConfig) -> Actions:
+def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, config: GaeAdvantageConfig) -> Actions:
     """The actions of a batch at the granularity of `config`, in double precision."""
     if not rewards.shape == values.shape == turns.shape or turns.ndim != 2:
         raise ValueError(
@@ -61,15 +61,14 @@ def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor
         )
     observed = turns < 0
     rewards, values = (each.detach().double().masked_fill(observed, 0.0) for each in (rewards, values))
-    ratios = torch.zeros_like(values) if log_ratio is None else log_ratio.detach().double().masked_fill(observed, 0.0)
     starts = turn_starts(turns)
     if config.granularity == "turn":
         elsewhere = ~starts
-        rewards, ratios = (turn_sums(each, turns).masked_fill(elsewhere, 0.0) for each in (rewards, ratios))
-        actions = Actions(starts, rewards, values.masked_fill(elsewhere, 0.0), ratios, values, values)
+        rewards = turn_sums(rewards, turns).masked_fill(elsewhere, 0.0)
+        actions = Actions(starts, rewards, values.masked_fill(elsewhere, 0.0), values, values)
         changes = starts
     else:
-        actions = Actions(~observed, rewards, values, ratios, values, values)
+        actions = Actions(~observed, rewards, values, values, values)
         changes = actions.following(starts.double()).bool()
     has_next = actions.following(actions.here.double())
 
@@ -78,7 +77,7 @@ def actions_of(rewards: Tensor, values: Tensor, turns: Tensor, log_ratio: Tensor
         return torch.where(actions.here, number, torch.ones_like(number))
 
     discount, trace = factor(config.gamma, config.turn_gamma), factor(config.lam, config.turn_lam)
-    return Actions(actions.here, actions.rewards, actions.values, actions.log_ratio, discount, trace)
+    return Actions(actions.here, actions.rewards, actions.values, discount, trace)
 
 
 def to_tokens(

@@ -23,7 +23,6 @@ ADVANTAGES = {
     "kl_to_go": "tracewheel.learner.advantages.kl_to_go:kl_to_go_advantages",  # with `kl.credit: to_go`
     "leave_one_out": "tracewheel.learner.advantages.leave_one_out:leave_one_out_advantages",
     "teacher": "tracewheel.learner.distillation:teacher_logprobs",
-    "vtrace": "tracewheel.learner.advantages.vtrace:vtrace",  # `gae` with `vtrace`
 }
 COMPARING = ("batch", "group", "leave_one_out")
 

@@ -17,7 +17,7 @@ from tracewheel.core.forks import rows
 from tracewheel.learner.dpo.preferences import Pair, preference_pairs
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.learning_rate import learning_rate
-from tracewheel.learner.replay_text import ReplayText
+from tracewheel.learner.replay_text import REPLAY_WEIGHT, ReplayText
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
 
@@ -228,10 +228,10 @@ def _train(config: UpdateSections, models: Models, backend: Backend, steps: list
             for name, value in figures.items():
                 sums[name] += batch.share * value
         replay = [batch.to(device) for batch in step.replay]
-        sums["replay_loss"] += add_cross_entropy(backend, replay, settings.layout, settings.replay_weight)
+        sums["replay_loss"] += add_cross_entropy(backend, replay, settings.layout, REPLAY_WEIGHT)
         norms += backend.step(rate)
     means = {name: value / len(steps) for name, value in sorted(backend.total(dict(sums)).items())}
-    means["loss"] = means["policy_loss"] + settings.replay_weight * means["replay_loss"]
+    means["loss"] = means["policy_loss"] + REPLAY_WEIGHT * means["replay_loss"]
     return means | {"grad_norm": norms / len(steps), "steps": float(len(steps))}
 
 

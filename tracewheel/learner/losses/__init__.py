@@ -11,7 +11,7 @@ change the loss, and their gradients are exactly 0.
 """
 
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
-from tracewheel.learner.losses.auxiliary import entropy_weight, positive_example_loss
+from tracewheel.learner.losses.auxiliary import positive_example_loss
 from tracewheel.learner.losses.correction import correction_shares, correction_weights
 from tracewheel.learner.losses.diagnostics import Diagnostics
 from tracewheel.learner.losses.kl import kl_term
@@ -27,7 +27,6 @@ __all__ = [
     "aggregate",
     "correction_shares",
     "correction_weights",
-    "entropy_weight",
     "explained_variance",
     "kl_term",
     "policy_loss",

@@ -1,20 +1,8 @@
-"""What is added to the policy loss: the entropy bonus, and imitation of an update's own successes (VAPO, arXiv:2504.05118)."""
+"""Imitation of an update's own successes, added to the policy loss (VAPO, arXiv:2504.05118)."""
 
 from __future__ import annotations
 
 from torch import Tensor
-
-from tracewheel.config import EntropyConfig
-
-
-def entropy_weight(config: EntropyConfig, entropy_mean: float) -> float:
-    """The factor on the mean entropy of the action tokens (nats), which is subtracted from the loss.
-
-    With a floor it is 0 while the entropy is at or above the floor.
-    """
-    if config.floor is not None and entropy_mean >= config.floor:
-        return 0.0
-    return config.bonus
 
 
 def positive_example_loss(logprobs: Tensor, mask: Tensor, succeeded: Tensor, tokens: int) -> Tensor:

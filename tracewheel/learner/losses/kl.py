@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -27,21 +25,9 @@ def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return torch.exp(log_ratio) - log_ratio - 1.0
 
 
-def forward_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """q/p log(q/p) - (q/p - 1): estimates KL(q || p) without bias, never negative.
-
-    The first term is the divergence by importance sampling; the second has mean 0 and reduces the variance.
-    """
-    log_ratio = bounded_with_slope(reference_logprobs - logprobs, KL_RATIO_BOUND)
-    ratio = torch.exp(log_ratio)
-    return ratio * log_ratio - (ratio - 1.0)
-
-
 def _policy_over_reference(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return bounded_with_slope(logprobs - reference_logprobs, LOG_RATIO_BOUND)
 
-
-Direction = Literal["reverse", "forward"]
 
 MAX_ERROR = 0.2
 HORIZON = 10  # a larger one adapts the weight more slowly
@@ -60,25 +46,19 @@ def adapted_weight(config: KlConfig, weight: float, observed_kl: float) -> float
     return weight * (1.0 + error / HORIZON)
 
 
-def kl_term(
-    config: KlConfig, direction: Direction, logprobs: Tensor, reference: Tensor, behaviour: Tensor, mask: Tensor
-) -> Tensor:
-    """The divergence of each action token [B, T], unweighted; 0 where `mask` is 0.
-
-    `direction` "reverse" estimates KL(policy || reference) by `config.estimator`, "forward"
-    KL(reference || policy) by `forward_kl`, whatever the estimator.
+def kl_term(config: KlConfig, logprobs: Tensor, reference: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
+    """The divergence KL(policy || reference) of each action token [B, T], unweighted; 0 where `mask` is 0.
 
     An unbiased estimator need not have an unbiased gradient. With `config.corrected` each term is multiplied by
     the ratio of the policy to the behaviour policy, so that the mean over the sampled tokens has the gradient of
-    the true divergence: for k1, k3 (DeepSeek-V3.2, arXiv:2512.02556; the default in TRL) and the forward
-    estimator the ratio carries a gradient; k2 has the right gradient by itself, and its ratio is held constant
+    the true divergence: for k1 and k3 (DeepSeek-V3.2, arXiv:2512.02556; the default in TRL)
+    the ratio carries a gradient; k2 has the right gradient by itself, and its ratio is held constant
     (Liu et al. 2025, "Rethinking KL Regularization in RLHF", arXiv:2510.01555). Without it, k3 is the plain
     term of the GRPO paper, and k1 has a gradient with mean 0, which regularises nothing. The ratio is at most e^5 = 148, as
     that in k3, so that one token cannot be the whole loss.
 
     Args:
         config: estimator and correction; the caller applies weight and place.
-        direction: `reverse` or `forward`.
         logprobs: [B, T] of the policy, with gradients.
         reference: [B, T] of the reference policy.
         behaviour: [B, T] of the policy that sampled the tokens.
@@ -88,12 +68,8 @@ def kl_term(
     logprobs, reference, behaviour = (
         each.masked_fill(masked, 0.0) for each in (logprobs, reference.detach(), behaviour.detach())
     )
-    if direction == "forward":
-        divergence = forward_kl(logprobs, reference)
-    else:
-        divergence = {"k1": k1, "k2": k2, "k3": k3}[config.estimator](logprobs, reference)
+    divergence = {"k1": k1, "k2": k2, "k3": k3}[config.estimator](logprobs, reference)
     if config.corrected:
         ratio = bounded(logprobs - behaviour, KL_RATIO_BOUND).exp()
-        held = direction == "reverse" and config.estimator == "k2"
-        divergence = divergence * (ratio.detach() if held else ratio)
+        divergence = divergence * (ratio.detach() if config.estimator == "k2" else ratio)
     return divergence.masked_fill(masked, 0.0)

@@ -13,6 +13,8 @@ from tracewheel.report.doctor.finding import Severity
 if TYPE_CHECKING:
     import pandas as pd
 
+WINDOW = 3  # iterations that a figure covers, the last ones
+
 
 def severity_above(value: float, limits: Limits, *, lower_bound: float | None = None) -> Severity:
     """The severity of a figure that should stay low.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import DoctorSections, PolicyGradientConfig
+from tracewheel.config import DoctorSections
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.run_record import LOOP_FILE
@@ -150,12 +150,6 @@ class RunRecords:
             return pd.DataFrame(columns=["iteration", "stop_reason"])
         stopped = pd.concat([item.episodes["stop_reason"] for item in self.iterations], ignore_index=True)
         return pd.concat(tables, ignore_index=True)[stopped != INFRASTRUCTURE_FAILED].reset_index(drop=True)
-
-    @property
-    def replays(self) -> bool:
-        """Whether updates also learn from trajectories of earlier iterations."""
-        learner = self.config.learner
-        return isinstance(learner, PolicyGradientConfig) and learner.buffer.kind != "none"
 
     @property
     def trained_families(self) -> set[str]:

@@ -108,8 +108,7 @@ class Starter:
             self.cwd,
             str(file) if config.task_on == "stdin" else None,
             config.seconds,
-            config.output_bytes,
-            config.memory_mb and config.memory_mb * MEGABYTE,
+            memory=config.memory_mb and config.memory_mb * MEGABYTE,
         )
 
 

@@ -7,10 +7,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from tracewheel.config import OverlongConfig
 from tracewheel.config.base import Count, Strict
 from tracewheel.core.types import Task
-from tracewheel.scoring.adjustments import overlong_penalty
 from tracewheel.scoring.verifiers.base import spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
@@ -74,4 +72,4 @@ class LengthVerifier:
         if self._args.shape == "sigmoid":
             steepness = min(700.0, 4.0 * (2 * count - target - limit) / (limit - target))
             return 1.0 / (1.0 + math.exp(steepness))
-        return 1.0 - overlong_penalty(OverlongConfig(max_tokens=limit, cache=limit - target, weight=1.0), count)
+        return 1.0 - min(1.0, max(0.0, (count - target) / (limit - target)))

@@ -10,7 +10,7 @@ from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
 from tracewheel.learner.advantages import trajectory_advantages
 from tracewheel.learner.advantages.domain import domain_advantages
-from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
+from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
 NAN = math.nan
@@ -60,7 +60,7 @@ def table_of(**columns):
 def test_the_profile_chooses_the_domain_and_its_weight():
     def found(settings, **columns):
         config = PolicyGradientConfig(kind="grpo", advantage={"kind": "domain", **settings})
-        return [row[-1] for row in advantages_by_group(config, table_of(**columns), RewardKl(0.0, "reverse"))[1]]
+        return [row[-1] for row in advantages_by_group(config, table_of(**columns), 0.0)[1]]
 
     plain = domain_advantages(REWARDS, GROUPS, DOMAINS).tolist()
     assert found({}, environment=DOMAINS, family=["f"] * 6) == pytest.approx(plain)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tracewheel.config import GaeAdvantageConfig
 from tracewheel.learner.advantages.gae import gae
-from tracewheel.learner.advantages.vtrace import vtrace
 
 NAN = math.nan
 
@@ -91,34 +90,6 @@ def test_different_shapes_are_refused():
         gae(torch.zeros(1, 3), torch.zeros(1, 2), torch.zeros(1, 3, dtype=torch.long), GaeAdvantageConfig())
 
 
-def test_vtrace_by_hand():
-    """Two tokens of one turn, gamma 1, lambda 1, both levels 1. Ratios 0.5 and 2, so rho = c = 0.5 and 1.
-
-    Values 0.2 and 0.4, reward 1 at the end. delta: 1 - 0.4 = 0.6, 0.4 - 0.2 = 0.2.
-    v_2 = 0.4 + 1 x 0.6 = 1; v_1 = 0.2 + 0.5 x 0.2 + 0.5 x (1 - 0.4) = 0.6.
-    Advantages: 1 - 0.4 = 0.6; 0 + v_2 - 0.2 = 0.8.
-    """
-    turns = torch.tensor([[-1, 0, 0]])
-    values = torch.tensor([[NAN, 0.2, 0.4]], dtype=torch.double)
-    rewards = torch.tensor([[NAN, 0.0, 1.0]], dtype=torch.double)
-    log_ratio = torch.tensor([[NAN, math.log(0.5), math.log(2.0)]], dtype=torch.double)
-    config = GaeAdvantageConfig(turn_lam=1.0, vtrace=True)
-    advantages, returns = vtrace(rewards, values, turns, log_ratio, config)
-    close(returns, [0, 0.6, 1.0])
-    close(advantages, [0, 0.8, 0.6])
-    # As one turn: the ratio is 0.5 x 2 = 1, the value 0.2, the return 1.
-    advantages, returns = vtrace(rewards, values, turns, log_ratio, config.model_copy(update={"granularity": "turn"}))
-    close(returns, [0, 1.0, 1.0])
-    close(advantages, [0, 0.8, 0.8])
-
-
-def test_vtrace_is_finite_for_overflowing_ratios():
-    turns = torch.tensor([[0, 0]])
-    log_ratio = torch.tensor([[1000.0, -1000.0]])
-    advantages, returns = vtrace(torch.ones(1, 2), torch.zeros(1, 2), turns, log_ratio, GaeAdvantageConfig(turn_lam=1.0))
-    assert advantages.tolist() == [[1.0, 1.0]] and returns.tolist() == [[1.0, 0.0]]
-
-
 shares = st.sampled_from([0.0, 0.3, 0.9, 1.0])
 configs = st.builds(
     GaeAdvantageConfig,
@@ -127,8 +98,6 @@ configs = st.builds(
     lam=shares,
     turn_gamma=shares,
     turn_lam=shares,
-    rho_max=st.sampled_from([0.5, 1.0, 2.0]),
-    c_max=st.sampled_from([0.5, 1.0, 2.0]),
 )
 
 
@@ -187,39 +156,6 @@ def test_gae_is_the_recurrence(problem, config):
     close(returns, spread(actions, [e + a[2] for e, a in zip(expected, actions, strict=True)], len(turns)))
 
 
-@given(problems(), configs)
-def test_vtrace_is_the_sum_of_the_paper(problem, config):
-    """v_s = V_s + sum over t >= s of the product of gamma and c from s to t - 1, times rho_t delta_t (equation 1)."""
-    rewards, values, ratios, turns = problem
-    actions = actions_of(rewards, values, ratios, turns, config)
-    rho = [min(config.rho_max, math.exp(ratio)) for _, _, _, ratio, _, _ in actions]
-    c = [lam * min(config.c_max, math.exp(ratio)) for _, _, _, ratio, _, lam in actions]
-    value = [v for _, _, v, _, _, _ in actions] + [0.0]
-    gamma = [g for _, _, _, _, g, _ in actions]
-    delta = [a[1] + gamma[t] * value[t + 1] - value[t] for t, a in enumerate(actions)]
-    v = [
-        value[s]
-        + sum(math.prod(gamma[s + k] * c[s + k] for k in range(t - s)) * rho[t] * delta[t] for t in range(s, len(actions)))
-        for s in range(len(actions))
-    ] + [0.0]
-    advantages = [a[1] + gamma[t] * ((1 - a[5]) * value[t + 1] + a[5] * v[t + 1]) - value[t] for t, a in enumerate(actions)]
-    tensors = [torch.tensor([each], dtype=torch.double) for each in (rewards, values)]
-    got, returns = vtrace(*tensors, torch.tensor([turns]), torch.tensor([ratios], dtype=torch.double), config)
-    torch.testing.assert_close(returns, torch.tensor([spread(actions, v[:-1], len(turns))], dtype=torch.double))
-    torch.testing.assert_close(got, torch.tensor([spread(actions, advantages, len(turns))], dtype=torch.double))
-
-
-@given(problems(), configs)
-def test_vtrace_on_policy_is_gae(problem, config):
-    rewards, values, _, turns = problem
-    config = config.model_copy(update={"rho_max": max(config.rho_max, 1.0), "c_max": max(config.c_max, 1.0)})
-    tensors = [torch.tensor([each], dtype=torch.double) for each in (rewards, values)]
-    index = torch.tensor([turns])
-    same = vtrace(*tensors, index, torch.zeros_like(tensors[0]), config)
-    for one, other in zip(same, gae(*tensors, index, config), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-
-
 @given(problems(), st.sampled_from([0.05, 0.5, 3.0]), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["token", "turn"]))
 def test_vapos_lambdas_are_the_papers(problem, alpha, lam_critic, granularity):
     """The sums of VAPO's equations, term by term: lambda_policy = 1 - 1 / (alpha l), lambda_critic for the returns."""
@@ -252,8 +188,3 @@ def test_vapos_length_counts_generated_tokens_alone():
         found.append(advantages[0][turns[0] >= 0])
     assert found[0][-2:].tolist() == pytest.approx([0.8, 1.0])
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
-
-
-def test_vtrace_with_vapos_lambdas_is_refused():
-    with pytest.raises(ValueError, match="V-trace has one lambda"):
-        GaeAdvantageConfig(vtrace=True, lam_critic=1.0)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.learner.advantages.kl_to_go import kl_to_go_advantages
-from tracewheel.learner.token_advantages import RewardKl, advantages_by_group
+from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 
 BETA = 0.1
@@ -68,9 +68,7 @@ def test_the_preset_is_the_papers(seed):
     rewards, groups, masks, policy, reference = (list(column) for column in zip(*rows, strict=True))
     frame = pd.DataFrame({"group": groups, "action_mask": masks, "logprobs": policy, "total": rewards, "reward": rewards})
     table = TrajectoryTable(frame, {"reference": [torch.tensor(each) for each in reference]})
-    positions, advantages = advantages_by_group(
-        PolicyGradientConfig(kind="reinforce_plus_plus"), table, RewardKl(BETA, "reverse")
-    )
+    positions, advantages = advantages_by_group(PolicyGradientConfig(kind="reinforce_plus_plus"), table, BETA)
     assert positions.tolist() == list(range(len(rows)))
     for ours, theirs in zip(advantages, by_the_paper(rows, "batch"), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-5)

@@ -8,15 +8,11 @@ VARIANTS = {
     **{kind: {"kind": kind} for kind in PRESETS},
     "dpo": {"kind": "dpo"},
     "ppo by turn, light critic": {"kind": "ppo", "advantage": {"granularity": "turn", "critic": {"kind": "light"}}},
-    "ppo with V-trace": {"kind": "ppo", "advantage": {"vtrace": True}, "off_policy": {"proximal": "recompute"}},
     "ppo with the KL in the reward": {"kind": "ppo", "kl": {"place": "reward", "estimator": "k1"}},
     "decoupled, truncated": {"off_policy": {"proximal": "recompute", "correction": "truncate"}},
     "decoupled, masked by sequence": {"off_policy": {"proximal": "recompute", "correction": "mask", "level": "sequence"}},
     "adaptive KL": {"kl": {"target": 0.01}},
-    "forward KL": {"kl": {"direction": "forward"}},
-    "entropy with a floor": {"entropy": {"bonus": 0.01, "floor": 5.0}},
-    "trajectory buffer": {"buffer": {"kind": "priority", "rows": 4}},
-    "ppo with a trajectory buffer": {"kind": "ppo", "buffer": {"kind": "fifo", "rows": 4}},
+    "entropy": {"entropy": {"bonus": 0.01}},
     "clamped": {"zero_variance": {"kind": "clamp"}},
     "credit by turn": {"credit": {"kind": "turn", "discount": 0.9}},
     "packed": {"layout": "packed"},
@@ -25,7 +21,7 @@ VARIANTS = {
 
 
 # The algorithms that carry more than weights and the optimizer from one iteration to the next, and one that does not.
-WITH_A_STATE = {"grpo", "ppo", "dpo", "ppo by turn, light critic", "adaptive KL", "entropy with a floor", "trajectory buffer"}
+WITH_A_STATE = {"grpo", "ppo", "dpo", "ppo by turn, light critic", "adaptive KL", "entropy", "packed"}
 
 
 def pytest_collection_modifyitems(items):

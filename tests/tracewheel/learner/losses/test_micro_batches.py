@@ -54,7 +54,7 @@ def step(policy, batches, aggregation, surrogate):
         tokens = PolicyTokens(logprobs, batch.behaviour_logprobs, batch.advantages, batch.action_mask)
         part = policy_loss(surrogate, tokens, totals, aggregation)
         reference = torch.full_like(logprobs, -3.0)
-        kl = kl_term(KlConfig(), "reverse", logprobs, reference, batch.behaviour_logprobs, batch.action_mask)
+        kl = kl_term(KlConfig(), logprobs, reference, batch.behaviour_logprobs, batch.action_mask)
         whole = part.loss + 0.05 * aggregate(kl, batch.action_mask, aggregation, totals)
         whole.backward()
         loss += whole.item()

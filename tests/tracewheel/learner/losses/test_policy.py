@@ -103,15 +103,15 @@ def test_gspo_gives_each_token_its_own_advantage():
 
 
 def test_sapo_by_hand():
-    """4 / tau x sigmoid(tau (r - 1)), tau 1 for A = 1 and 2 for A = -2. Its slope is 4 s (1 - s)."""
-    loss, gradient, diagnostics = loss_of(SapoConfig(temperature_positive=1.0, temperature_negative=2.0))
+    """4 / tau x sigmoid(tau (r - 1)), tau 1 for A = 1 and 1.05 for A = -2. Its slope is 4 s (1 - s)."""
+    loss, gradient, diagnostics = loss_of(SapoConfig())
 
     def sigmoid(x):
         return 1 / (1 + math.exp(-x))
 
     good = [sigmoid(0.5), sigmoid(-0.5), sigmoid(0.1)]
-    bad = [sigmoid(2 * 0.5), sigmoid(2 * -0.5)]
-    assert loss == pytest.approx((-sum(4 * s for s in good) + sum(2 * 4 / 2 * s for s in bad)) / 5)
+    bad = [sigmoid(1.05 * 0.5), sigmoid(1.05 * -0.5)]
+    assert loss == pytest.approx((-sum(4 * s for s in good) + sum(2 * 4 / 1.05 * s for s in bad)) / 5)
     by_hand = [-4 * s * (1 - s) * r / 5 for s, r in zip(good, (1.5, 0.5, 1.1), strict=True)]
     by_hand_bad = [2 * 4 * s * (1 - s) * r / 5 for s, r in zip(bad, (1.5, 0.5), strict=True)]
     gradient_is(gradient, [by_hand, [*by_hand_bad, 0]])

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tracewheel.config import EntropyConfig, OffPolicyConfig
-from tracewheel.learner.losses import StepTotals, correction_weights, entropy_weight, explained_variance, value_loss
+from tracewheel.config import OffPolicyConfig
+from tracewheel.learner.losses import StepTotals, correction_weights, explained_variance, value_loss
 
 NAN = math.nan
 
@@ -39,13 +39,6 @@ def test_explained_variance_by_hand():
 def test_constant_returns_have_no_explained_variance():
     assert explained_variance(torch.tensor([[0.0, 1.0]]), torch.ones(1, 2), torch.ones(1, 2)) is None
     assert explained_variance(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]), torch.tensor([[1, 0]])) is None
-
-
-@pytest.mark.parametrize(("entropy", "weight"), [(0.1, 0.01), (0.29, 0.01), (0.3, 0.0), (5.0, 0.0)])
-def test_the_entropy_bonus_counts_below_its_floor(entropy, weight):
-    assert entropy_weight(EntropyConfig(bonus=0.01, floor=0.3), entropy) == weight
-    assert entropy_weight(EntropyConfig(bonus=0.01), entropy) == 0.01
-    assert entropy_weight(EntropyConfig(), entropy) == 0.0
 
 
 # Ratios of the proximal to the behaviour policy, cap 2. Products: 4 x 0.25 x 1.5 = 1.5 and 3 x 1 = 3.

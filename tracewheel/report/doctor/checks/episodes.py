@@ -13,7 +13,7 @@ from tracewheel.config import Limits
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
-from tracewheel.report.doctor.measures import by_iteration, rates, severity_above, severity_below
+from tracewheel.report.doctor.measures import WINDOW, by_iteration, rates, severity_above, severity_below
 from tracewheel.report.doctor.run_records import RunRecords
 from tracewheel.scoring.flaws import CAPS, FLAWS, HALF, LOOP, NO_CALL
 
@@ -39,7 +39,7 @@ def share_finding(name: str, records: RunRecords, share: Share, limits: Limits) 
     It is unhealthy where the lower end of its 95% interval reaches the warning, so a few bad episodes among few are not
     a finding.
     """
-    figures = rates(records.count(share.hits), records.count(share.totals), records.config.doctor.window)
+    figures = rates(records.count(share.hits), records.count(share.totals), WINDOW)
     if not figures:
         return not_checked(name, "There is nothing to count.")
     severities = {number: severity_above(rate.value, limits, lower_bound=rate.low) for number, rate in figures.items()}
@@ -163,7 +163,7 @@ def weak_start(records: RunRecords) -> Finding:
 
 def _first_groups(records: RunRecords) -> tuple[pd.Series, int, str, float | None] | None:
     """Whether each task was solved, the attempts k, the source, and the share of groups whose rewards differ."""
-    first = [item.number for item in records.iterations[: records.config.doctor.window]]
+    first = [item.number for item in records.iterations[:WINDOW]]
     scored = records.span(first).dropna(subset=["success"]) if first else None
     if scored is not None and not scored.empty:
         groups = scored.groupby(["iteration", "group"])
@@ -195,7 +195,7 @@ def zero_variance(records: RunRecords) -> Finding:
         return not_checked("zero_variance", "No group has two scored samples.")
     solved = (groups["values"] == 1) & (groups["success"] > 0)
     alike = (groups["values"] == 1) & ~solved
-    limits, window = records.config.doctor.limit("zero_variance"), records.config.doctor.window
+    limits, window = records.config.doctor.limit("zero_variance"), WINDOW
 
     of = _counts(groups["size"] > 0)
     hard, easy = rates(_counts(alike), of, window), rates(_counts(solved), of, window)

@@ -122,12 +122,7 @@ def observation_loss(records: RunRecords) -> Finding:
 
 
 def _learned_too_many(records: RunRecords) -> set[int]:
-    """Iterations whose update used more tokens per trajectory than its turns hold.
-
-    Empty where updates also learn from trajectories of earlier iterations.
-    """
-    if records.replays:
-        return set()
+    """Iterations whose update used more tokens per trajectory than its turns hold."""
     sampled = records.episodes.groupby("iteration")["turn_tokens"].mean()
     counted = records.metric("generated_tokens")
     return {number for number, tokens in counted.items() if number in sampled and tokens > sampled[number] * (1 + TOLERANCE)}

@@ -10,7 +10,7 @@ import pandas as pd
 from tracewheel.evaluation.evaluate import HELD_BACK, TRAINING
 from tracewheel.report.doctor.episode_rows import GRADER
 from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
-from tracewheel.report.doctor.measures import mean_and_error, severity_above, windows
+from tracewheel.report.doctor.measures import WINDOW, mean_and_error, severity_above, windows
 from tracewheel.report.doctor.run_records import RunRecords
 
 # In standard errors. The bar for a fall is higher because it is tested many times.
@@ -115,7 +115,7 @@ def _rose(records: RunRecords, column: str, until: int) -> bool:
 def _early_and_late(records: RunRecords, until: int) -> tuple[list[int], list[int]] | None:
     """The iterations of the first window and of the last one up to an iteration; None where they overlap."""
     numbers = [item.number for item in records.iterations if item.number <= until]
-    size = min(records.config.doctor.window, len(numbers) // 2)
+    size = min(WINDOW, len(numbers) // 2)
     if size == 0:
         return None
     return numbers[:size], windows(numbers, size)[numbers[-1]]
@@ -173,7 +173,7 @@ def length_explosion(records: RunRecords) -> Finding:
     if records.episodes.empty or len(numbers) < 2:
         return not_checked("length_explosion", "A trend needs at least two iterations.")
     settings = records.config.doctor
-    size = min(records.config.doctor.window, len(numbers) // 2)
+    size = min(WINDOW, len(numbers) // 2)
     early = records.span(numbers[:size])
     before = _tokens_by_task(early)
     factors: dict[int, float] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracewheel.config import DoctorSections, Limits, PolicyGradientConfig
 from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
-from tracewheel.report.doctor.measures import by_iteration, medians, rates, severity_above, severity_below
+from tracewheel.report.doctor.measures import WINDOW, by_iteration, medians, rates, severity_above, severity_below
 from tracewheel.report.doctor.run_records import RunRecords
 
 MEAN, MAX, MEASURED, ACTION = (f"sampler_mismatch_{name}" for name in ("mean", "max", "measured", "action"))
@@ -33,9 +33,7 @@ def sampler_mismatch(records: RunRecords) -> Finding:
     if not measured:
         return not_checked("sampler_mismatch", f"No update has the metric {MEAN}.")
     broken = tuple(number for number, value in measured.items() if not math.isfinite(value))
-    figures = medians(
-        {number: value for number, value in measured.items() if math.isfinite(value)}, records.config.doctor.window
-    )
+    figures = medians({number: value for number, value in measured.items() if math.isfinite(value)}, WINDOW)
     limits = limits_of(records.config)
     severities = {number: severity_above(value, limits) for number, value in figures.items()}
     evidence = {
@@ -47,8 +45,7 @@ def sampler_mismatch(records: RunRecords) -> Finding:
     severity = "severe" if broken else worst(severities.values())
     severe = {number for number, found in severities.items() if found == "severe"}
     corrected = {number for number, action in records.metric(ACTION).items() if action == CORRECTED}
-    mixed = records.replays and not records.metric(MEASURED)
-    if severe and not broken and (mixed or severe <= corrected):
+    if severe and not broken and severe <= corrected:
         severity = "warning"
     sick = tuple(sorted({*broken, *(number for number, found in severities.items() if found != "healthy")}))
     return Finding("sampler_mismatch", severity, evidence, "" if severity == "healthy" else advice("sampler_mismatch"), sick)
@@ -102,7 +99,7 @@ def _unchanged_weights(records: RunRecords) -> list[int]:
 def _drifted_from_the_sampler(records: RunRecords) -> list[int]:
     """Iterations with a mismatch after a first iteration without one: old weights under a new version."""
     limits = limits_of(records.config)
-    measured = {} if records.replays else records.metric(MEAN)
+    measured = records.metric(MEAN)
     if not measured or measured[min(measured)] >= limits.warn:
         return []
     return [number for number, value in sorted(measured.items()) if value >= limits.severe]
@@ -119,7 +116,7 @@ def entropy_collapse(records: RunRecords) -> Finding:
     entropy = records.metric("entropy") or _sampled_entropy(records)
     if len(entropy) < 2:
         return not_checked("entropy_collapse", "Fewer than two iterations have a measure of entropy.")
-    settings, window = records.config.doctor, records.config.doctor.window
+    settings, window = records.config.doctor, WINDOW
     first = entropy[min(entropy)]
     shares = {number: value / first if first > 0 else 1.0 for number, value in medians(entropy, window).items()}
     struggling = _struggling(records)
@@ -160,7 +157,7 @@ def _struggling(records: RunRecords) -> set[int]:
     if records.episodes.empty:
         return {item.number for item in records.iterations}
     success = by_iteration(records.episodes.groupby("iteration")["success"].mean().dropna())
-    means = medians(success, records.config.doctor.window)
+    means = medians(success, WINDOW)
     return {item.number for item in records.iterations if means.get(item.number, 0.0) < MASTERY}
 
 
@@ -194,7 +191,7 @@ def kl_explosion(records: RunRecords) -> Finding:
     measured = {"kl": records.metric("kl") if weighted else {}, "behaviour_kl": records.metric("behaviour_kl")}
     if not any(measured.values()):
         return not_checked("kl_explosion", "No update has the metrics kl or behaviour_kl.")
-    figures = {name: medians(values, records.config.doctor.window) for name, values in measured.items() if values}
+    figures = {name: medians(values, WINDOW) for name, values in measured.items() if values}
     severities = {
         (name, number): severity_above(value, settings.limit("kl"))
         for name, values in figures.items()

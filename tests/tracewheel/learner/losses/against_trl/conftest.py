@@ -111,7 +111,7 @@ def our_loss(
     if not beta:
         return found
     config = KlConfig(estimator="k3", corrected=corrected)
-    term = kl_term(config, "reverse", tokens.logprobs, reference, tokens.old_logprobs, tokens.mask)
+    term = kl_term(config, tokens.logprobs, reference, tokens.old_logprobs, tokens.mask)
     return PolicyLoss(found.loss + beta * aggregate(term, tokens.mask, algorithm.aggregation, totals), found.diagnostics)
 
 

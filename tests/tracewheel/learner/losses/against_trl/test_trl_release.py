@@ -15,6 +15,7 @@ from tracewheel.config import (
     PolicyGradientConfig,
     SapoConfig,
 )
+from tracewheel.learner.losses.sapo import NEGATIVE, POSITIVE
 
 
 def test_the_installed_trl_computes_the_loss(algorithms):
@@ -40,9 +41,8 @@ def test_presets_have_the_numbers_of_trl_and_the_papers(algorithms):
     assert PolicyGradientConfig(kind="dapo").surrogate == ClipConfig(low=0.2, high=0.28)
     assert PolicyGradientConfig(kind="gspo").surrogate == GspoConfig(low=3e-4, high=4e-4)
     assert PolicyGradientConfig(kind="cispo").surrogate == CispoConfig(high=5.0)
-    assert PolicyGradientConfig(kind="sapo").surrogate == SapoConfig(
-        temperature_positive=trl_default["sapo_temperature_pos"], temperature_negative=trl_default["sapo_temperature_neg"]
-    )
+    assert PolicyGradientConfig(kind="sapo").surrogate == SapoConfig()
+    assert (trl_default["sapo_temperature_pos"], trl_default["sapo_temperature_neg"]) == (POSITIVE, NEGATIVE)
     assert PolicyGradientConfig(kind="dr_grpo").advantage == GroupAdvantageConfig(scale=False)
     for name in ("dr_grpo", "dapo", "cispo", "gspo", "sapo"):
         assert PolicyGradientConfig(kind=name).kl.weight == trl_default["beta"] == 0.0
