@@ -170,7 +170,10 @@ def test_a_package_version_is_in_the_key_of_stages_that_use_it(newer, make_run, 
 
 @pytest.fixture(scope="module")
 def imports():
-    return grimp.build_graph("tracewheel", include_external_packages=True)
+    """Of the core and of the wheels that are installed, whose readers are part of ingest."""
+    modules = ingest_traces.code_of(RetrainConfig(name="any", environment={"kind": "workspace"})).modules
+    packages = {module.partition(".")[0] for module in modules}
+    return grimp.build_graph(*sorted({"tracewheel", *packages}), include_external_packages=True)
 
 
 @pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
