@@ -1,7 +1,6 @@
 """A stage as a Prefect task: its key, its reuse, its retries."""
 
 import importlib.metadata
-import importlib.util
 import random
 import re
 import shutil
@@ -169,14 +168,12 @@ def test_a_package_version_is_in_the_key_of_stages_that_use_it(newer, make_run, 
     assert {name for name, stage in stages.items() if stage.key(run, {}) != before[name]} == changed
 
 
-def installed_wheels():
-    """The packages of installed wheels that hold readers: an ingest that names no format reads all formats."""
-    return [name for name in ("tracewheel_logs",) if importlib.util.find_spec(name)]
-
-
 @pytest.fixture(scope="module")
 def imports():
-    return grimp.build_graph("tracewheel", *installed_wheels(), include_external_packages=True)
+    """Of the core and of the wheels that are installed, whose readers are part of ingest."""
+    modules = ingest_traces.code_of(RetrainConfig(name="any", environment={"kind": "workspace"})).modules
+    packages = {module.partition(".")[0] for module in modules}
+    return grimp.build_graph(*sorted({"tracewheel", *packages}), include_external_packages=True)
 
 
 @pytest.mark.parametrize("stage", [ingest_traces, curate_tasks], ids=["ingest", "curate"])
