@@ -40,6 +40,7 @@ SORTS = {
     "version": "newest",
     "branches": "branches",
 }
+LATEST = "started, run, place, number"
 CHOICES = {
     **{name: name for name in ("outcome", "fault", "blame")},
     "reason": "unnest(reasons)",
@@ -52,7 +53,7 @@ CHOICES = {
 }
 USES = (
     "file VARCHAR, run VARCHAR, started VARCHAR, entry VARCHAR, part VARCHAR, place INTEGER, kind VARCHAR, label VARCHAR, "
-    "iteration INTEGER, policy VARCHAR, split VARCHAR, runs INTEGER, age INTEGER"
+    "iteration INTEGER, policy VARCHAR, split VARCHAR, runs INTEGER"
 )
 
 
@@ -114,14 +115,14 @@ def episodes_of(shelf: Shelf, asked: Asked) -> tuple[list[dict[str, Any]], int]:
     if not shelf.uses:
         return [], 0
     where, values = _conditions(asked)
-    order = ", ".join(f"{part} {'ASC' if asked.up else 'DESC'}" for part in SORTS.get(asked.sort, "age, number").split(", "))
+    order = ", ".join(f"{part} {'ASC' if asked.up else 'DESC'}" for part in SORTS.get(asked.sort, LATEST).split(", "))
     query = (
         f"SELECT * EXCLUDE (words), count(*) OVER () found FROM episodes WHERE {where} "
-        f"ORDER BY {order}, age, number LIMIT ? OFFSET ?"
+        f"ORDER BY {order}, {LATEST} LIMIT ? OFFSET ?"
     )
     rows = _rows(shelf, query, [*values, asked.shown, asked.first], is_each_once=True)
-    if rows:
-        return rows, int(rows[0]["found"])
+    if rows or (asked.shown and not asked.first):
+        return rows, int(rows[0]["found"]) if rows else 0
     return [], int(_rows(shelf, f"SELECT count(*) n FROM episodes WHERE {where}", values, is_each_once=True)[0]["n"])
 
 
@@ -205,11 +206,17 @@ def rate_of(successes: float, attempts: int) -> dict[str, Any]:
     return {"rate": successes / attempts if attempts else None, "posterior": alpha / (alpha + beta), "ends": ends}
 
 
-def task_named(shelf: Shelf, name: str) -> list[dict[str, Any]]:
-    """The task of that name, with the latest run that has played it; empty where there is none."""
+def task_named(shelf: Shelf, name: str, *, is_in_texts: bool = False) -> list[dict[str, Any]]:
+    """The task of that name, with the latest run that has played it; empty where there is none.
+
+    Where episodes have the name as a word, it must be a curated task: another look through all digests takes as long again.
+    """
+    curated = _curated(shelf, name)
+    if is_in_texts and not curated:
+        return []
     query = "SELECT task, run FROM episodes WHERE task = ? ORDER BY started DESC LIMIT 1"
     rows = _rows(shelf, query, [name]) if shelf.uses and name else []
-    return [{**row, "prompt": next((one["prompt"] for one in _curated(shelf, name)), "")} for row in rows]
+    return [{**row, "prompt": next((one["prompt"] for one in curated), "")} for row in rows]
 
 
 def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once: bool = False) -> list[dict[str, Any]]:
@@ -218,7 +225,7 @@ def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once:
     for *_, file in shelf.uses:
         by_file[file] = by_file.get(file, 0) + 1
     uses, seen = [], set()
-    for age, (played, place, source, file) in enumerate(shelf.uses):
+    for played, place, source, file in shelf.uses:
         if is_each_once and file in seen:
             continue
         seen.add(file)
@@ -232,7 +239,6 @@ def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once:
                 "place": place,
                 **{name: getattr(source, name) for name in ("kind", "label", "iteration", "policy", "split")},
                 "runs": by_file[file],
-                "age": -age,
             }
         )
     tables = (

@@ -3,13 +3,13 @@
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from plugins.worlds.tests.foreign_folders import snapshot, traps, write, write_patch_task
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import stored_json
 from tracewheel.environments import make_environment
@@ -36,50 +36,11 @@ OLD = {
     "run-tests.sh": f"{DONE}\n",
     "tests/a.txt": "a\n",
 }
-TESTS = """import unittest
-from src.m import double
-
-
-class T(unittest.TestCase):
-    def test_a(self):
-        self.assertEqual(double(2), 4)
-"""
-
-
-def write(folder, files):
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
-def git(folder, *command):
-    who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-    return subprocess.run(["git", *who, *command], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def commit(folder, **files):
-    write(folder, {name.replace("__", "/") + ".py": text for name, text in files.items()})
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "x")
-    return git(folder, "rev-parse", "HEAD")
 
 
 @pytest.fixture(scope="module")
 def patch_folder(tmp_path_factory):
-    """A task of a repository whose attributes name a filter."""
-    folder = tmp_path_factory.mktemp("patch")
-    repository = folder / "repository"
-    write(
-        repository,
-        {".gitattributes": "*.py filter=x\nsrc/m.py export-ignore\n", "src/__init__.py": "", "tests/__init__.py": ""},
-    )
-    git(repository, "init", "-q")
-    base = commit(repository, src__m="def double(x):\n    return x\n", tests__test_m=TESTS)
-    fixed = TESTS + "    def test_b(self):\n        self.assertEqual(double(3), 6)\n"
-    fix = commit(repository, src__m="def double(x):\n    return 2 * x\n", tests__test_m=fixed)
-    text = f'base = "{base}"\nfix = "{fix}"\ntest_command = ["python3", "-m", "unittest"]\n'
-    return write(folder, {"task.toml": text, "issue.md": "double(2) should be 4\n"})
+    return write_patch_task(tmp_path_factory.mktemp("patch"))
 
 
 @pytest.fixture
@@ -98,18 +59,6 @@ def failing_docker(tmp_path_factory, monkeypatch):
     (folder / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return str(folder / "docker")
-
-
-def snapshot(*folders):
-    """The bytes of all files of folders, where links lead to, and what is neither."""
-    found = {}
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            size = path.lstat().st_size
-            found[path] = (
-                os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() and size < 1 << 20 else size
-            )
-    return found
 
 
 def linked(folder, name, target):
@@ -219,137 +168,6 @@ def test_the_older_layout_is_held_to_the_same(tmp_path, text, reason):
     write(tmp_path / "old", {**OLD, "task.yaml": text})
     with pytest.raises(DataError, match=reason):
         make_environment("harbor").tasks_from(tmp_path)
-
-
-def traps(folder, out):
-    """Every place of a repository in which git finds a program to run, or another repository."""
-    script = out.parent / "trap.sh"
-    script.write_text(f"#!/bin/sh\nid >> {out}\ncat\n")
-    script.chmod(0o755)
-    repository = folder / "repository"
-    for name in ("filter.x.smudge", "filter.x.process", "core.sshCommand", "core.fsmonitor", "core.pager", "diff.external"):
-        git(repository, "config", name, str(script))
-    git(repository, "config", "core.hooksPath", str(out.parent))
-    for hook in ("post-checkout", "post-index-change"):
-        shutil.copy(script, repository / ".git" / "hooks" / hook)
-    (repository / ".git" / "info").mkdir(exist_ok=True)
-    (repository / ".git" / "info" / "attributes").write_text("* filter=x\n")
-    return script
-
-
-def test_a_repository_says_nothing_but_its_objects(patch_folder, tmp_path):
-    plain = make_environment("patch").tasks_from(patch_folder)
-    folder = tmp_path / "all" / "trapped"
-    shutil.copytree(patch_folder, folder)
-    traps(folder, tmp_path / "pwned")
-    # Another commit in the place of the base, and other parents: the task is that of the commits that are named.
-    text = (folder / "task.toml").read_text().split('"')
-    git(folder / "repository", "replace", text[1], text[3])
-    before = snapshot(folder)
-    (task,) = make_environment("patch").tasks_from(folder.parent)
-    assert task == plain[0] and "return x\n" in task.initial_state["files"]["src/m.py"], "attributes leave nothing out"
-    assert not (tmp_path / "pwned").exists() and snapshot(folder) == before
-    (folder / "task.toml").write_text((folder / "task.toml").read_text().replace(text[1], text[1][:10]))
-    assert make_environment("patch").tasks_from(folder) == plain, "the beginning of a name is enough"
-    shutil.move(folder / "repository" / ".git", tmp_path / "bare")
-    shutil.rmtree(folder / "repository")
-    shutil.move(tmp_path / "bare", folder / "repository")
-    assert make_environment("patch").tasks_from(folder) == plain, "a bare one, too"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["--remote=ssh://h/x", "--output=WRITTEN", "HEAD", "HEAD^", "main:src", "abc", "A" * 40, "", "0" * 40, "deadbeef\\nx"],
-)
-def test_a_commit_is_hexadecimal_and_there(patch_folder, tmp_path, name):
-    folder = tmp_path / "task"
-    shutil.copytree(patch_folder, folder)
-    traps(folder, tmp_path / "pwned")
-    (tmp_path / "written").write_text("precious")
-    text = (folder / "task.toml").read_text()
-    (folder / "task.toml").write_text(text.replace(text.split('"')[1], name.replace("WRITTEN", str(tmp_path / "written"))))
-    with pytest.raises(DataError, match=r"base: String should match pattern|commit 0{40} is not in repository"):
-        make_environment("patch").tasks_from(folder)
-    assert (tmp_path / "written").read_text() == "precious" and not (tmp_path / "pwned").exists()
-
-
-def test_objects_of_another_repository_are_not_read(patch_folder, tmp_path):
-    """By alternates, a `.git` file, a link at any level, or a remote that would send what is missing."""
-    all_folders = tmp_path / "all"
-
-    def other(name):
-        shutil.copytree(patch_folder, all_folders / name, symlinks=True)
-        return all_folders / name / "repository"
-
-    private = other("good") / ".git"
-    objects = private / "objects"
-    for name in (
-        "alternates",
-        "promisor",
-        "gitfile",
-        "linked git",
-        "linked objects",
-        "linked fan-out",
-        "linked objects' files",
-        "linked repository",
-    ):
-        repository = other(name)
-        inside = repository / ".git"
-        if name == "linked repository":
-            shutil.rmtree(repository)
-            repository.symlink_to(private.parent)
-        elif name in ("gitfile", "linked git"):
-            shutil.rmtree(inside)
-            inside.symlink_to(private) if name == "linked git" else inside.write_text(f"gitdir: {private}\n")
-        elif name == "linked objects":
-            shutil.rmtree(inside / "objects")
-            (inside / "objects").symlink_to(objects)
-        else:
-            for fan_out in [one for one in (inside / "objects").iterdir() if len(one.name) == 2]:
-                files = sorted(fan_out.iterdir())
-                shutil.rmtree(fan_out)
-                if name == "linked fan-out":
-                    fan_out.symlink_to(objects / fan_out.name)
-                if name == "linked objects' files":
-                    fan_out.mkdir()
-                    [(fan_out / one.name).symlink_to(objects / fan_out.name / one.name) for one in files]
-        if name == "alternates":
-            (inside / "objects" / "info").mkdir(exist_ok=True)
-            (inside / "objects" / "info" / "alternates").write_text(f"{objects}\n")
-        if name == "promisor":
-            for key, value in (
-                ("core.repositoryformatversion", "1"),
-                ("extensions.partialClone", "origin"),
-                ("remote.origin.promisor", "true"),
-                ("remote.origin.url", str(private)),
-            ):
-                git(repository, "config", key, value)
-    loaded = make_environment("patch").tasks_from(all_folders)
-    assert len(loaded) == 1
-    for folder in [one for one in all_folders.iterdir() if one.name != "good"]:
-        with pytest.raises(DataError, match="is not in|a link"):
-            make_environment("patch").tasks_from(folder)
-
-
-def test_a_tree_that_names_itself_many_times_ends(patch_folder, tmp_path):
-    folder = tmp_path / "task"
-    shutil.copytree(patch_folder, folder)
-    repository = folder / "repository"
-    made = subprocess.run(
-        ["git", "hash-object", "-w", "--stdin"], cwd=repository, input=b"x" * 1000, capture_output=True, check=True
-    )
-    lines, kind = made.stdout.decode().strip(), "100644 blob"
-    for _ in range(9):
-        listing = "".join(f"{kind} {lines}\t{name}\n" for name in "abcdefghij")
-        made = subprocess.run(["git", "mktree"], cwd=repository, input=listing.encode(), capture_output=True, check=True)
-        lines, kind = made.stdout.decode().strip(), "040000 tree"
-    bomb = git(repository, "commit-tree", lines, "-m", "x")
-    text = (folder / "task.toml").read_text()
-    (folder / "task.toml").write_text(text.replace(text.split('"')[1], bomb))
-    began = time.monotonic()
-    with pytest.raises(DataError, match="is damaged, or holds more than"):
-        make_environment("patch").tasks_from(folder)
-    assert time.monotonic() - began < 20
 
 
 VALUES = [

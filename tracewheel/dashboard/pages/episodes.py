@@ -53,7 +53,7 @@ def search(ask: Ask) -> dict[str, Any]:
         here, count = episodes_of(shelf, asked)
         here = with_excerpts(place, here, [one.text for one in terms if one.is_wanted])
         rows += [row | {"place": place.name} for row in here]
-        tasks += [one | {"place": place.name} for one in task_named(shelf, words.strip())]
+        tasks += [one | {"place": place.name} for one in task_named(shelf, words.strip(), is_in_texts=count > 0)]
         found += count
     return {
         **KNOWN,
