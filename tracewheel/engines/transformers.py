@@ -27,10 +27,6 @@ from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.probe import PROBE, check_probe
 
-# How far the engine's logits may be from the model's own at the median position of the probe, as a share of their spread
-# over the vocabulary, and by which factor they may be scaled on average. In bfloat16 a model's own attention
-# implementations differ by 0.03 and 0.002 (SmolLM2); at single positions rounding can change all logits.
-
 
 ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
 READ_CHUNK = 1024  # tokens of one session read in one pass: bounds the attention mask
