@@ -27,7 +27,6 @@ from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.probe import PROBE, check_probe
 
-
 ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
 READ_CHUNK = 1024  # tokens of one session read in one pass: bounds the attention mask
 READ_TOKENS = 8192  # tokens read in one pass, approximately: bounds its memory
