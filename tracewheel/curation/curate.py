@@ -35,7 +35,8 @@ from tracewheel.curation.probes import probe_report
 from tracewheel.curation.quality import quality_report, write_quality
 from tracewheel.curation.quotes import splits_without_quotes, with_quotes
 from tracewheel.curation.replayed_traces import Means, ReplayedTraces, replay_all
-from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, probes_of, silent
+from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, silent
+from tracewheel.curation.reuse.known_probes import probes_of
 from tracewheel.curation.side_replay import TraceLinks
 from tracewheel.curation.split_keeping import Candidates
 from tracewheel.curation.split_record import SplitRecord
