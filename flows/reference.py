@@ -15,8 +15,10 @@ from flows.commands.command import Command, own_commands
 from flows.console.arguments import profile_options
 from tracewheel.config.settings import SENTENCE, Setting, settings
 
-LONG = 7  # words
+LONG = 5  # words
 MARKS = (
+    " (default",
+    ". ",
     "; ",
     ", which",
     ", where",
