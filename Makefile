@@ -229,7 +229,7 @@ test-harnesses: setup setup-harnesses
 	$(BIN)/python -m pytest -m harnesses tests/tracewheel/rollout/harness
 
 test-all: setup-plugins
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests $(wildcard plugins/*/tests) -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 TRACEWHEEL_EXAMPLES=all $(BIN)/python -m pytest tests $(wildcard plugins/*/tests) -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Times the dashboard over many runs: server time of each page, memory, and what the index costs.
+"""Times the dashboard over many runs: server time of each page, memory, and what the digests cost.
 
 The runs are the two shipped ones, copied with new ids and varied words: about 1,070 episodes each. They are deleted afterwards.
 
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -22,15 +23,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import httpx
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracewheel.core.processes import free_port
-from tracewheel.dashboard.index import schema
-from tracewheel.dashboard.library import RUN_ID, unpack_demo
+from tracewheel.dashboard.digests import FOLDER, Digests
+from tracewheel.dashboard.library import RUN_ID, Library, unpack_demo
 
 ROWS = 72  # of each rollout: nine groups of eight
 PAINTED = """() => new Promise(done => new PerformanceObserver(list => {
@@ -226,17 +226,8 @@ def _row(visitor: httpx.Client, name: str, address: str, repeat: int) -> str:
     return f"| {name} | {1000 * statistics.median(seconds):.0f} ms | {1000 * max(seconds):.0f} ms | {size:.0f} KB |"
 
 
-def compare_with_scan(work: Path) -> None:
-    """The same search without an index: DuckDB over the Parquet files."""
-    files = [str(path) for path in (work / "store").rglob("trajectories.parquet")]
-    database = duckdb.connect(config={"memory_limit": "192MB", "threads": 2})
-    begun = time.perf_counter()
-    row = database.execute("SELECT count(*) FROM read_parquet(?) WHERE contains(messages, 'word41')", [files]).fetchone()
-    print(f"without the index, DuckDB over {len(files):,} files: {time.perf_counter() - begun:.1f} s ({row})")
-
-
 def main() -> None:
-    """Make, index, measure, delete."""
+    """Make, digest, measure, delete."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=7)
@@ -249,18 +240,12 @@ def main() -> None:
         if not work.is_dir():
             episodes = make_runs(unpack_demo(work.parent), work, options.runs)
             print(f"{options.runs:,} runs with {episodes:,} episodes made in {time.perf_counter() - begun:.0f} s", flush=True)
-        begun = time.perf_counter()
-        folder = work / schema.FOLDER
-        builder = [sys.executable, "-m", "tracewheel.dashboard.index.process", str(work), str(folder), str(os.getpid())]
-        with subprocess.Popen(builder) as process:
-            _, _, used = os.wait4(process.pid, 0)
-        size = (folder / schema.FILE).stat().st_size / 2**20
-        print(
-            f"indexed in {time.perf_counter() - begun:.0f} s ({used.ru_utime + used.ru_stime:.0f} s of CPU, "
-            f"at most {used.ru_maxrss / 1024:.0f} MiB); the index has {size:.0f} MiB",
-            flush=True,
-        )
-        compare_with_scan(work)
+        shutil.rmtree(work / FOLDER, ignore_errors=True)
+        begun, used, library = time.perf_counter(), time.process_time(), Library([work])
+        Digests(library).of(next(iter(library.places.values())), seconds=math.inf)
+        begun, used = time.perf_counter() - begun, time.process_time() - used
+        size = sum(file.stat().st_size for file in (work / FOLDER).iterdir()) / 2**20
+        print(f"digests made in {begun:.0f} s ({used:.0f} s of CPU); they have {size:.0f} MiB", flush=True)
         with painter(options.browser) as paint:
             measure(work, options.repeat, paint)
 

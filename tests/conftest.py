@@ -1,10 +1,14 @@
 """Shared by all tests: one thread, no network, and the shipped tiny base policy."""
 
+import asyncio
 import json
 import os
+import shutil
+import sqlite3
 import tempfile
 import threading
 import time
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,16 +25,19 @@ import tracewheel  # noqa: F401, I001 (before torch: it sets how torch's threads
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 from tests import reaper
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 
 reaper.start()
 give("tests.own:Kind", "examples.own:Kind")  # what tests and examples name is the user's own
 torch.set_num_threads(1)
-settings.register_profile("tests", deadline=None, derandomize=True, database=None)
-settings.load_profile("tests")
+# The same examples each time; `make test-all` tries more of them.
+settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.register_profile("all", settings.get_profile("tests"), max_examples=500)
+settings.load_profile(os.environ.get("TRACEWHEEL_EXAMPLES", "tests"))
 
 BASE = Path(__file__).parents[1] / "data" / "base"
 
@@ -65,12 +72,46 @@ def make_adapter(base):
 
 
 @pytest.fixture(scope="session")
-def prefect_harness():
-    """One temporary Prefect server and database for all tests that run tasks or flows."""
-    from prefect.testing.utilities import prefect_test_harness
+def prefect_database(tmp_path_factory):
+    """Copies an empty Prefect database to a path. Its migrations take five seconds of CPU, so one test process makes it."""
+    from prefect.server.database import provide_database_interface
+    from prefect.server.database.dependencies import temporary_database_interface
+    from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, temporary_settings
 
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
+    own = tmp_path_factory.getbasetemp()
+    empty = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "prefect-empty.db"
+    with FileLock(f"{empty}.lock"):
+        if not empty.exists():
+            made = own / "prefect-making.db"
+            url = {PREFECT_API_DATABASE_CONNECTION_URL: f"sqlite+aiosqlite:///{made}"}
+            with temporary_database_interface(), temporary_settings(url):
+                asyncio.run(provide_database_interface().create_db())
+            copy_database(made, empty)
+
+    def copy(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(empty, path)
+        return path
+
+    return copy
+
+
+def copy_database(path, to):
+    """A copy of an SQLite database at one moment: a copy of the file alone lacks what is in its write-ahead log."""
+    with closing(sqlite3.connect(path)) as database, closing(sqlite3.connect(to)) as out:
+        database.backup(out)
+
+
+@pytest.fixture(scope="session")
+def prefect_harness(prefect_database, tmp_path_factory):
+    """One temporary Prefect server and database for all tests that run tasks or flows."""
+    from prefect.testing import utilities
+
+    folder = prefect_database(tmp_path_factory.mktemp("prefect") / "prefect-test.db").parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utilities, "mkdtemp", lambda: str(folder))  # where the harness keeps its database
+        with utilities.prefect_test_harness(server_startup_timeout=300):
+            yield
 
 
 class ChatServer:

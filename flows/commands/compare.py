@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.comparison.compare import check_runs, compare_runs
     from tracewheel.comparison.compare_page import sections_of, title_of
     from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
 
     if options.excerpts < 0:
         raise InputError(f"--excerpts {options.excerpts}: 0 or more")

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.agreement import Agreement
     from tracewheel.curation.curate import HowTo, curate
     from tracewheel.curation.curated_folder import SPLITS_FILE
-    from tracewheel.curation.pass_counts import KeptPassCounts
+    from tracewheel.curation.difficulty import KeptPassCounts
 
     sections = CurateSections.of(config)
     traces, out = folder_of(options.traces, "--traces"), Path(options.out)

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _export(options: argparse.Namespace) -> dict[str, Any]:
     """Write the named runs as one file."""
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
     from tracewheel.dashboard.files import export_runs
 
     out = Path(options.export)

@@ -76,8 +76,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def _deploy(plan: Plan) -> None:
     """Register the deployment, and serve it, or watch for what starts its runs."""
     from flows.deploy.ends import mend
-    from flows.deploy.notifying import register_notifications
-    from flows.deploy.registering import earlier_profile, register
+    from flows.deploy.registering import earlier_profile, register, register_notifications
     from flows.deploy.serving import serve
     from flows.deploy.triggers import has_triggers, watching
 

@@ -14,7 +14,7 @@ from typing import Any
 from flows.commands.command import Command
 from flows.console.look import Block, Card, Grid
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.wheels import WHEELS, how_to_get
+from tracewheel.core.kind_table import WHEELS, how_to_get
 
 METHODS = {
     "environment": ("step", "tools"),
@@ -87,8 +87,7 @@ def built_in() -> dict[str, dict[str, Any]]:
 
 def _found(kind: str, kinds: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Any]]:
     """What has this name, with its sort; `workspace` is an environment and a verifier."""
-    from tracewheel.core.given_kinds import give
-    from tracewheel.core.plugins import load_class
+    from tracewheel.core.kind_table import give, load_class
     from tracewheel.environments.recorded.environment import PREFIX
 
     name = kind.split(":")[0] if kind.startswith(PREFIX) else kind

@@ -37,9 +37,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         finding, files = log_project(project, options.logs, options.base)
         about = {"found": [line.replace("`", "") for line in described(finding)], "problems": finding.problems}
         return {"out": options.project, "kind": "logs", "files": files, **about}
-    from tracewheel.projects.around_program import around_files
-    from tracewheel.projects.sample_project import sample_files
-    from tracewheel.projects.tiny_base import tiny_base
+    from tracewheel.projects.project import around_files, sample_files, tiny_base
 
     base = tiny_base(options.base)
     texts = sample_files(project) if options.harness is None else around_files(project, options.harness)

@@ -102,8 +102,7 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
 
 
 def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
-    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog
-    from tracewheel.gateway.log_redaction import LogRedaction
+    from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog, LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
     from tracewheel.gateway.serving_routes import serving_routes

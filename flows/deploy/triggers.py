@@ -87,7 +87,7 @@ def on_new_traces(plan: Plan) -> Look:
 def on_drift(plan: Plan) -> Look:
     """A look that starts a run to look for drift when records have arrived since the last one, once an hour at most.
 
-    The run takes in and curates what is new, makes the test (`drift_looks.py`), and ends as «Skipped» with its figures
+    The run takes in and curates what is new, makes the test (`tasks.records.decisions`), and ends as «Skipped» with its figures
     unless it finds a drift: new evidence alone does not make it train.
     """
     given = {"overrides": [*plan.options.overrides, f"schedule.min_new_tasks={NEVER_ENOUGH}"]}

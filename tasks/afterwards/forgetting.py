@@ -26,7 +26,7 @@ from tracewheel.core.store import FACTS, Store, beside, remove, write_whole
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.curation.split_record import identity_key
-from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
+from tracewheel.dashboard.digests import FOLDER as DASHBOARD
 from tracewheel.gateway.conversation_log import SERVED_FOLDER
 from tracewheel.lineage import forward
 from tracewheel.lineage.backward import LEARNED_FILE

@@ -17,7 +17,7 @@ from tracewheel.config import DeepSpeedConfig, RetrainConfig
 from tracewheel.core.errors import ConfigError, InfrastructureError, TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, package_versions
-from tracewheel.core.memory import available, resident
+from tracewheel.core.machine import available, resident
 from tracewheel.core.store import write_whole
 from tracewheel.core.types import Trace, canonical_json, content_hash
 from tracewheel.curation.curated_folder import EPISODES_FILE

@@ -19,7 +19,7 @@ from tracewheel.config import RetrainConfig, Sections
 from tracewheel.core import stopping
 from tracewheel.core.errors import InputError, TimeLimitError
 from tracewheel.core.fingerprint import NUMERIC_PACKAGES, code_parts, package_versions
-from tracewheel.core.memory import give_back
+from tracewheel.core.machine import give_back
 from tracewheel.core.progress import Listener, listening
 from tracewheel.core.store import BESIDE, Entry
 from tracewheel.core.time_limits import stage_limit

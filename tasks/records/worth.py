@@ -13,7 +13,7 @@ from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import find_runs
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import TASKS_FILE, TRAIN
-from tracewheel.curation.pass_counts import COUNTS_FILE, PassCounts
+from tracewheel.curation.difficulty import COUNTS_FILE, PassCounts
 from tracewheel.evaluation.power import power_at
 from tracewheel.operations.worth import PastRun, cost_per_point, expected_cost, expected_gain, priced, room_of
 

@@ -9,7 +9,7 @@ from tracewheel.config import CurateSections
 from tracewheel.core.fingerprint import CURATION_PACKAGES
 from tracewheel.core.store import Entry
 from tracewheel.curation.curate import HowTo, curate
-from tracewheel.curation.pass_counts import KeptPassCounts
+from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.split_record import SplitRecord
 
 

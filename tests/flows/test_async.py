@@ -17,6 +17,7 @@ import psutil
 import pytest
 import yaml
 
+from flows.retrain import retrain
 from tests.flows.conftest import WITHOUT_COMPARISONS
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.types import token_versions
@@ -119,10 +120,14 @@ def run_it(slow):
 
 
 @pytest.fixture(scope="module")
-def finished_async(run_it, tmp_path_factory):
-    """A complete, uninterrupted asynchronous run: its folder and its summary."""
+def finished_async(slow, prefect_harness, tmp_path_factory):
+    """A complete, uninterrupted asynchronous run, made in this process: its folder and its summary."""
+    path, environment = slow
     folder = tmp_path_factory.mktemp("async") / "run"
-    return folder, run_it("retrain", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", environment["PYTHONPATH"])  # of the workers
+        patch.syspath_prepend(str(path.parent))
+        return folder, retrain(str(path), [], str(folder))
 
 
 def kill(process):

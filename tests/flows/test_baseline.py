@@ -13,7 +13,7 @@ import yaml
 
 from flows.cli import main
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 

@@ -42,10 +42,10 @@ class Listener:
 
 @pytest.fixture(scope="module")
 def logs(profile):
-    """The lines of the shipped log."""
+    """Half of the lines of the shipped log."""
     (path,) = yaml.safe_load(profile.read_text())["ingest"]["paths"]
     with open(path, "rb") as stream:
-        return stream.readlines()
+        return stream.readlines()[::2]
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_lost_curation_is_reported_and_pass_rates_start_over(work):
 
 @pytest.mark.parametrize("text", ["{}", '[{"traces": "a"}]', '[{"traces": "a", "curated": 1, "began_with": null}]', "[1]", "x"])
 def test_a_malformed_evidence_file_is_named(work, text):
-    work.write(3)
+    work.write(100)
     work.folder.mkdir()
     (work.folder / EVIDENCE_FILE).write_text(text)
     with pytest.raises(DataError, match=r"run/evidence\.json: not "):
@@ -209,7 +209,7 @@ def test_a_lost_record_of_splits_is_rebuilt_and_said(work):
 
 @pytest.mark.parametrize("text", ["[]", '{"latest": 1, "began": {}}', '{"latest": null}'])
 def test_a_malformed_chain_of_splits_is_named(work, text):
-    work.write(3)
+    work.write(100)
     work.folder.mkdir()
     (work.folder / CHAIN_FILE).write_text(text)
     with pytest.raises(DataError, match=r"run/splits\.json: not "):

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from flows.cli import BAD_INPUT, DONE, PARTED, REFUSED
+from flows.commands.runs.reproduce import sections_of
 from flows.setup import resolve_config
 from tasks.engine.reading import last_run
 from tasks.engine.run import Run
 from tasks.tracking.registry import register
 from tasks.tracking.tracking import Tracking
-from tracewheel.comparison.reproduce_page import sections_of
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE
 

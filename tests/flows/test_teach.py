@@ -15,7 +15,7 @@ from flows.cli import main
 from tasks.engine.run import settings_for
 from tracewheel.config import load_config
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 

@@ -16,7 +16,7 @@ from tasks.tracking.client import make_client
 from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.curation.split_record import SplitRecord, identity_key
-from tracewheel.dashboard.index.schema import FOLDER as DASHBOARD
+from tracewheel.dashboard.digests import FOLDER as DASHBOARD
 from tracewheel.operations.file_search import Searcher
 from tracewheel.operations.forgetting import Wanted
 from tracewheel.operations.scrubbing import drop_lines

@@ -12,7 +12,7 @@ from tasks.tracking.traces import EvaluationTags, log_traces
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Score, Trajectory
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import play
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.scoring.score import write_scores
 from tracewheel.traces.readers.reading import read_traces

@@ -19,8 +19,7 @@ from tracewheel.chat.tokenizer import TOKENIZER_FILE, load_tokenizer
 from tracewheel.config import LoraConfig, PolicyConfig, RetrainConfig
 from tracewheel.engines.base import Generation
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.policy.adapters import PolicyRef, peft_config, write_adapter
 from tracewheel.policy.loading import load_base, load_renderer

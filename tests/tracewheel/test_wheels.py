@@ -10,9 +10,7 @@ import pytest
 import tracewheel
 from flows.commands.describe import missing
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import KindTable
-from tracewheel.core.plugins import load_class
-from tracewheel.core.wheels import WHEELS
+from tracewheel.core.kind_table import WHEELS, KindTable, load_class
 from tracewheel.environments import ENVIRONMENTS
 from tracewheel.scoring.verifiers import VERIFIERS
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import Kind
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -34,7 +34,7 @@ class KindConfig(Strict):
 
 
 class GivenKind(KindConfig):
-    """A kind that the user names in a profile, and which may be made for that (`tracewheel.core.given_kinds`)."""
+    """A kind that the user names in a profile, and which may be made for that (`tracewheel.core.kinds`)."""
 
     def model_post_init(self, context: Any) -> None:
         self._give()

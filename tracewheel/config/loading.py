@@ -18,7 +18,7 @@ from tracewheel.config.history import removed, without_removed
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import naming_nothing
+from tracewheel.core.kind_table import naming_nothing
 from tracewheel.core.run_record import CONFIG_FILE
 
 T = TypeVar("T", bound=Strict)

@@ -21,7 +21,7 @@ from tracewheel.config.rollout import RolloutConfig
 from tracewheel.config.rubric import RubricConfig, judges_of
 from tracewheel.config.training import RateTrialsConfig, ResourcesConfig, SamplerConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import OWN_CLASS, give
+from tracewheel.core.kind_table import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS
 
 # Keys without a default, and the values that they take.

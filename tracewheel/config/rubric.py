@@ -88,7 +88,7 @@ class RubricConfig(Strict):
 
     With `mode: weighted` the first verifier alone decides success; the others shape the reward. With `outcome_first` success is
     that every term of role `outcome` is 1; those are at least half of the weights, and shaping terms, penalties and process
-    rewards cannot lift a failure to a success's reward (`tracewheel.scoring.outcome_first`). With `objectives` (success,
+    rewards cannot lift a failure to a success's reward (`tracewheel.scoring.adjustments`). With `objectives` (success,
     safety, cost; each in [0, 1], higher is better) the reward is their weighted mean instead, and each is stored in the
     breakdown. `turn_rewards` replays each trajectory and rewards every turn with the progress it made.
 

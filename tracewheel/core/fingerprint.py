@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
+from tracewheel.core.kind_table import search_working_folder
 from tracewheel.core.kinds import own_classes
-from tracewheel.core.plugins import search_working_folder
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parents[1]

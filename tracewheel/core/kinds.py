@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import OWN_CLASS, inner_kinds, is_given
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kind_table import OWN_CLASS, inner_kinds, is_given, load_class
 from tracewheel.core.types import canonical_json
 
 # The methods that a class must have, by sort: all of one of these. Other classes are not made, whoever names them.

@@ -26,26 +26,22 @@ from tracewheel.curation.curated_folder import (
     SPLITS_FILE,
     TASKS_FILE,
 )
-from tracewheel.curation.difficulty import check_held_out_tier, pass_rates
+from tracewheel.curation.difficulty import KeptPassCounts, check_held_out_tier, pass_rates
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
-from tracewheel.curation.fitting import component_words, describe_components, describe_counts
-from tracewheel.curation.founding import tried_rows
+from tracewheel.curation.fitting import component_words, describe_components, describe_counts, tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
-from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.probes import Probe, probe_report
-from tracewheel.curation.quality.report import quality_report, write_quality
+from tracewheel.curation.quality import quality_report, write_quality
 from tracewheel.curation.quotes import splits_without_quotes, with_quotes
 from tracewheel.curation.replayed_traces import Means, ReplayedTraces, replay_all
-from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, silent
-from tracewheel.curation.reuse.known_probes import probes_of
+from tracewheel.curation.reuse.earlier_results import EarlierResults, NotRepeatable, probes_of, silent
 from tracewheel.curation.side_replay import TraceLinks
 from tracewheel.curation.split_keeping import Candidates
 from tracewheel.curation.split_record import SplitRecord
-from tracewheel.curation.splits import components
+from tracewheel.curation.splits import components, seen_times
 from tracewheel.curation.task_records import STATE_COLUMNS, TASK_COLUMNS, TaskRecords
-from tracewheel.curation.temporal import seen_times
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.own_code import named
 from tracewheel.core.types import Task, canonical_json
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call, Solutions
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.environments import (
     Environment,
     Solver,

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from tracewheel.config.curation import CurationConfig, DecontaminationConfig
 from tracewheel.core.files import read_batches
 from tracewheel.core.types import Task
-from tracewheel.curation.benchmark_items import BenchmarkItem, texts_in
-from tracewheel.curation.contamination import BenchmarkIndex
+from tracewheel.curation.contamination import BenchmarkIndex, BenchmarkItem, texts_in
 from tracewheel.curation.replayed_traces import ReplayedTraces
 from tracewheel.curation.side_replay import TraceLinks
 from tracewheel.curation.split_keeping import Candidates, KeptSplits, describe_ledger, keep_splits

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import OWN_CLASS
+from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.own_code import described, named
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
-from tracewheel.curation.openings import after_opening
-from tracewheel.curation.text_turns import is_text_turn
+from tracewheel.curation.openings import after_opening, is_text_turn
 from tracewheel.environments import Environment, Observation, member_for, open_environment, opening_messages, repeats_replies
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED

@@ -22,8 +22,7 @@ from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
-from tracewheel.curation.fitting import fit_by_time
-from tracewheel.curation.founding import found
+from tracewheel.curation.fitting import fit_by_time, found
 from tracewheel.curation.side_replay import Components, TraceLinks, side_of
 from tracewheel.curation.split_record import (
     RETIRED,
@@ -36,7 +35,7 @@ from tracewheel.curation.split_record import (
     State,
     identity_key,
 )
-from tracewheel.curation.temporal import assign_by_time
+from tracewheel.curation.splits import assign_by_time
 
 if TYPE_CHECKING:
     import pandas

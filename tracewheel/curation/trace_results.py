@@ -19,8 +19,8 @@ from tracewheel.curation.contamination import BenchmarkIndex, Overlap
 from tracewheel.curation.duplicates import SKETCH_COLUMNS, sketches
 from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.labels import conversation_ended
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import replayed_rows
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.environments import Environment, Solver, make_environment, member_for
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 

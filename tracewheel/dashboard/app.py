@@ -16,8 +16,8 @@ from starlette.staticfiles import StaticFiles
 
 from tracewheel.core.errors import TracewheelError
 from tracewheel.dashboard import pages
+from tracewheel.dashboard.digests import Digests
 from tracewheel.dashboard.guard import Access, Forged, Guard
-from tracewheel.dashboard.index.process import Indexes
 from tracewheel.dashboard.library import Library, NotThere
 from tracewheel.dashboard.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
@@ -49,7 +49,7 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
     )
     shown = sorted(((one.tab, one.below_run) for one in every if one.tab), key=lambda pair: pair[0].place)
     app.state.pages = {one.path: one for one in every}
-    app.state.desk = Desk(library, RunRows(library), Indexes(library), access, decide, {path: tab for tab, path in shown})
+    app.state.desk = Desk(library, RunRows(library), Digests(library), access, decide, {path: tab for tab, path in shown})
     return app
 
 

@@ -50,6 +50,7 @@ def _cursor() -> duckdb.DuckDBPyConnection:
                 config={"memory_limit": MEMORY, "threads": THREADS, "preserve_insertion_order": "true"}
             )
             _connection.execute("SET enable_progress_bar = false")
+            _connection.execute("SET parquet_metadata_cache = true")  # a search opens many small files
         return _connection.cursor()
 
 

@@ -11,7 +11,7 @@ from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trajectory
 from tracewheel.dashboard.duck import select
-from tracewheel.dashboard.index.facts import words_of
+from tracewheel.dashboard.facts import words_of
 from tracewheel.dashboard.library import NotThere, Place
 from tracewheel.dashboard.sources import TRAJECTORIES, Source, source_at
 from tracewheel.dashboard.text import value_of

@@ -24,7 +24,7 @@ from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import write_whole
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.audit import audit_section
+from tracewheel.dashboard.findings import audit_section
 from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.one_file import Piece, together
 from tracewheel.dashboard.sources import stored_sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,6 @@ class Evaluation:
         entry: Its stored result.
         policy, split: What played what.
         greedy, sampled: Shares of solved tasks with their intervals; None where nothing is scored.
-        families, tiers: The same by family and by tier: name to mode to rate.
-        pass_at: pass@k by k.
-        missing: Episodes that were not scored.
     """
 
     entry: str
@@ -39,10 +36,6 @@ class Evaluation:
     split: str
     greedy: Estimate | None
     sampled: Estimate | None
-    families: Mapping[str, Mapping[str, Estimate | None]] = field(default_factory=dict)
-    tiers: Mapping[str, Mapping[str, Estimate | None]] = field(default_factory=dict)
-    pass_at: Mapping[str, float] = field(default_factory=dict)
-    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,24 +181,7 @@ def _unnamed(run: FinishedRun, entry: str) -> Evaluation | None:
 
 
 def _evaluation(entry: str, policy: str, split: str, figures: Mapping[str, Any]) -> Evaluation:
-    def by(key: str) -> dict[str, dict[str, Estimate | None]]:
-        return {
-            str(name): {mode: _rate(values.get(mode)) for mode in ("greedy", "sampled")}
-            for name, values in (figures.get(key) or {}).items()
-        }
-
-    missing = sum(sum(counts.values()) for counts in (figures.get("missing") or {}).values())
-    return Evaluation(
-        entry=entry,
-        policy=policy,
-        split=split,
-        greedy=_rate(figures.get("greedy")),
-        sampled=_rate(figures.get("sampled")),
-        families=by("by_family"),
-        tiers=by("by_tier"),
-        pass_at=figures.get("pass_at") or {},
-        missing=int(missing),
-    )
+    return Evaluation(entry, policy, split, _rate(figures.get("greedy")), _rate(figures.get("sampled")))
 
 
 def _rate(values: Mapping[str, Any] | None) -> Estimate | None:

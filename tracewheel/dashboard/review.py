@@ -13,8 +13,7 @@ from tracewheel.dashboard.duck import columns_of, select
 from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
-from tracewheel.operations.label_agreement import RANDOM, Scored
-from tracewheel.operations.labels import Label, labels_of
+from tracewheel.operations.labels import RANDOM, Label, Scored, labels_of
 
 # Carries a decision out: run, decision, who, note; raises a TracewheelError where it cannot.
 Decide = Callable[[RunRecord, str, str, str], Any]

@@ -27,11 +27,6 @@ class TokenTexts:
     def __init__(self, tokenizer: Any, where: str) -> None:
         self._tokenizer, self.where = tokenizer, where
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether texts are known."""
-        return self._tokenizer is not None
-
     def each(self, ids: Sequence[int]) -> list[str]:
         """The text of each token by itself."""
         if self._tokenizer is None:

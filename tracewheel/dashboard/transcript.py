@@ -12,8 +12,8 @@ import orjson
 from tracewheel.comparison.differences import ABSENT, value_differences
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.types import first_turn
-from tracewheel.curation.invalid_calls import invalid_argument
-from tracewheel.dashboard.index.facts import tools_of
+from tracewheel.curation.faults import invalid_argument
+from tracewheel.dashboard.facts import tools_of
 from tracewheel.environments.recorded.calls import parameters_of
 from tracewheel.scoring.adjustments import ADJUSTMENTS
 

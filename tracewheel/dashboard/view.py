@@ -19,8 +19,8 @@ from tracewheel.dashboard.text import FILTERS, finalize
 from tracewheel.report.results import label_of
 
 if TYPE_CHECKING:
+    from tracewheel.dashboard.digests import Digests, Shelf
     from tracewheel.dashboard.guard import Access
-    from tracewheel.dashboard.index.process import Indexes, Progress
     from tracewheel.dashboard.library import Library
     from tracewheel.dashboard.review import Decide
     from tracewheel.dashboard.run_rows import RunRow, RunRows
@@ -61,7 +61,7 @@ class Desk:
 
     library: Library
     rows: RunRows
-    indexes: Indexes
+    digests: Digests
     access: Access
     decide: Decide | None
     tabs: dict[str, Tab]
@@ -123,9 +123,9 @@ class Ask:
         sort = self.one_of("sort", sorts, otherwise)
         return {"sort": sort, "up": "up" in self.query, "sorts": list(sorts), "first": self.whole("from"), "page_size": SHOWN}
 
-    def index_progress(self) -> Progress:
-        """How far the index of the run's folder is; building goes on where it is not whole."""
-        return self.desk.indexes.fresh(self.desk.library.place(self.path["place"]), self.path["run_id"])
+    def shelf(self, *runs: str) -> Shelf:
+        """The digests of some runs of the run's folder; of all of them where none is named."""
+        return self.desk.digests.of(self.desk.library.place(self.path["place"]), runs)
 
 
 @dataclass(frozen=True)

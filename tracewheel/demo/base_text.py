@@ -14,8 +14,7 @@ from typing import Any
 from tracewheel.core.types import Task
 from tracewheel.environments.workspace import tasks as words
 from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, solution, walk
-from tracewheel.environments.workspace.environment import SYSTEM_PROMPT
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, play
 from tracewheel.environments.workspace.tasks import make_task, workspace_task
 
 Conversation = list[dict[str, Any]]

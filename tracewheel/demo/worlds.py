@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.core.kind_table import KindTable
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kind_table import KindTable, load_class
 from tracewheel.demo import base_text, refund_desk_text
 from tracewheel.demo.base_tokenizer import workspace_pieces
 from tracewheel.environments.refund_desk import environment as refund_desk

@@ -11,8 +11,8 @@ from typing import Any
 
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.core.types import content_hash
-from tracewheel.engines.judge_journal import JudgeJournal
 from tracewheel.engines.openai_chat import OpenAiChat
+from tracewheel.engines.reply_journal import JudgeJournal
 from tracewheel.scoring.verifiers.judges.asking import JudgeFailure, JudgeReply
 from tracewheel.scoring.verifiers.judges.criteria import JudgeModel, Limits
 

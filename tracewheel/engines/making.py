@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracewheel.config import EngineSections
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.policy.adapters import PolicyRef
 
 if TYPE_CHECKING:

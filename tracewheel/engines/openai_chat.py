@@ -14,6 +14,8 @@ import os
 import random
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -21,10 +23,57 @@ import httpx
 from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.engines.chat_reply import Message, Reply, read_reply
-from tracewheel.engines.http_connections import HttpConnections
-from tracewheel.engines.rate_headers import exhausted_for, retry_after
-from tracewheel.engines.rate_limit import MINUTE, RateLimiter
+from tracewheel.engines.rate_limit import MINUTE, RateLimiter, exhausted_for, retry_after
 from tracewheel.engines.spending import Budget, Spending
+
+
+class HttpConnections:
+    """Lends clients, each with a connection of its own that stays open between requests.
+
+    Threads that share one client of httpx can close each other's connection: a thread that looks for idle ones takes a
+    fast answer on a connection that another thread has begun to use for the end of that connection.
+
+    Args:
+        make: Makes a client.
+        most: How many requests run at once; a further one waits.
+    """
+
+    def __init__(self, make: Callable[[], httpx.Client], most: int) -> None:
+        self._make = make
+        self._running = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._all: list[httpx.Client] = []
+        self._idle: list[httpx.Client] = []
+        self._closed = False
+
+    @contextmanager
+    def lend(self) -> Iterator[httpx.Client]:
+        """A client for one request.
+
+        Raises:
+            httpx.TransportError: the connections are closed.
+        """
+        with self._running:
+            with self._lock:
+                if self._closed:
+                    raise httpx.TransportError("the connections are closed")
+                if not self._idle:
+                    self._all.append(self._make())
+                    self._idle.append(self._all[-1])
+                client = self._idle.pop()  # the last one used, so that the fewest connections stay open
+            try:
+                yield client
+            finally:
+                with self._lock:
+                    self._idle.append(client)
+
+    def close(self) -> None:
+        """Close all connections; requests that wait or are under way fail."""
+        with self._lock:
+            self._closed = True
+            for client in self._all:
+                client.close()
+
 
 FIRST_WAIT, LONGEST_BACKOFF = 0.5, 30.0  # seconds
 LONGEST_WAIT = 300.0  # seconds that an endpoint may ask for

@@ -21,10 +21,9 @@ from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.model_check import check_model
 from tracewheel.engines.products import OutputLogits
-from tracewheel.engines.prompt_beginnings import BLOCK, PromptBeginnings
 from tracewheel.engines.ragged_attention import use_ragged_attention
 from tracewheel.engines.ragged_cache import NONE, RaggedCache, Twins
-from tracewheel.engines.ragged_session import RaggedSession
+from tracewheel.engines.ragged_session import BLOCK, PromptBeginnings, RaggedSession
 from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.probe import PROBE, check_probe

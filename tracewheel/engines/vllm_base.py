@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
-from tracewheel.engines.vllm_session import Session
+from tracewheel.engines.vllm_session import AdapterFiles, Session
 from tracewheel.policy.adapters import PolicyRef
 
 

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 import httpx
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_session import TurnRequest
+from tracewheel.engines.vllm_session import AdapterFiles, TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.probe import compare_logprobs, is_rounding, read_probe
 

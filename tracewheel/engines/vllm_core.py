@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.engines.adapter_files import AdapterFiles
 from tracewheel.engines.draws import Draws
-from tracewheel.engines.vllm_session import TurnRequest
+from tracewheel.engines.vllm_session import AdapterFiles, TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings, environment
 from tracewheel.policy.adapters import PolicyRef, base_folder, base_hash
 from tracewheel.policy.probe import PROBE, check_probe

@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import OWN_CLASS, inner_kinds
-from tracewheel.core.kind_table import KindTable
+from tracewheel.core.kind_table import OWN_CLASS, KindTable, inner_kinds, load_class
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.own_code import guard
-from tracewheel.core.plugins import load_class
 from tracewheel.core.types import Task
 from tracewheel.environments.base import (
     TEXT_TURN,
@@ -90,7 +88,7 @@ def make_environment(kind: str) -> Environment:
     """Make an environment: a built-in name, `recorded:PATH`, or `module:Class` for your own, with arguments as in `core.kinds`.
 
     The tasks that an environment with arguments makes name these, too. `kind` may come from data: of kinds that are not built
-    in, or that reach beyond their arguments, those that the user named are made (`core.given_kinds`).
+    in, or that reach beyond their arguments, those that the user named are made (`core.kind_table`).
 
     Raises:
         ConfigError: there is no such environment, it does not take the arguments, or only data names it.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,37 @@ from starlette.responses import JSONResponse, Response
 from tracewheel.core.strict_json import parse_json
 from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
-from tracewheel.gateway.dialects.dialect import Dialect
-from tracewheel.gateway.dialects.said import Said
+from tracewheel.gateway.dialects.dialect import Dialect, Said
 from tracewheel.gateway.exchange import Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
+
+SESSION_HEADER, USER_HEADER = "x-tracewheel-session", "x-tracewheel-user"
+LONGEST = 200  # characters of a name
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The names that a request gives; None without."""
+
+    session: str | None = None
+    user: str | None = None
+
+
+ASKER: ContextVar[Asker] = ContextVar("asker")  # of the request that is being answered
+
+
+def asker_of(headers: Mapping[str, str], body: Any) -> Asker:
+    """Read the headers, and the vendors' fields for the end user: `user`, `safety_identifier`, `metadata.user_id`."""
+    fields = body if isinstance(body, dict) else {}
+    metadata = fields.get("metadata")
+    of_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
+    users = (headers.get(USER_HEADER), fields.get("user"), fields.get("safety_identifier"), of_metadata)
+    return Asker(_name(headers.get(SESSION_HEADER)), next((name for name in map(_name, users) if name), None))
+
+
+def _name(value: Any) -> str | None:
+    return value[:LONGEST] if isinstance(value, str) and value else None
+
 
 LISTS = ("messages", "input", "tools")
 VALUES, OPENINGS = 500_000, (b"{", b"[", b",")  # parsing so many takes 60 ms, in which no other thread runs

@@ -15,10 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from tracewheel.core import clock
-from tracewheel.gateway.asker import ASKER, asker_of
-from tracewheel.gateway.asking import Knowledge, Limits, check_key, id_headers, read_body, refused, request_id
-from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
-from tracewheel.gateway.dialects.said import Said
+from tracewheel.gateway.asking import ASKER, Knowledge, Limits, asker_of, check_key, id_headers, read_body, refused, request_id
+from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said
 from tracewheel.gateway.exchange import ChatReply, Door, Refusal
 from tracewheel.gateway.off_loop import begin_request, off_loop
 

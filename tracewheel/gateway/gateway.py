@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tracewheel.chat.turns import turn_reader
+from tracewheel.chat.conversation import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal

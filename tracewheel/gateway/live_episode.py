@@ -6,13 +6,12 @@ import asyncio
 import threading
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from tracewheel.chat.turns import ReadTurn, longest_token
+from tracewheel.chat.conversation import ReadTurn, longest_token
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import InfrastructureError
-from tracewheel.core.types import stored_json
-from tracewheel.gateway.credit import Credit, credited_turns
+from tracewheel.core.types import Turn, stored_json
 from tracewheel.gateway.engine_thread import Answer, Ask, EngineThread
 from tracewheel.gateway.episode_tree import Context, EpisodeTree
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
@@ -21,6 +20,26 @@ from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
+    from tracewheel.gateway.episode_tree import EpisodeTree
+
+
+Credit = Literal["all", "last", "per_agent"]
+
+
+def credited_turns(tree: EpisodeTree, credit: Credit) -> list[Turn]:
+    """The turns with whom their reward is for.
+
+    `all`: every turn gets the episode's. `last`: only turns that the last one has read, as it led to the outcome; the others
+    are not trained on. `per_agent`: each agent's turns are compared with those of the same agent in other episodes, and get
+    the part `agent.<name>` of the verifier's breakdown where it has one.
+    """
+    if credit == "all":
+        return list(tree.turns)
+    if credit == "per_agent":
+        agents = {number: branch.agent for branch in tree.branches for number in branch.turns}
+        return [replace(turn, credit=agents[number] or None) for number, turn in enumerate(tree.turns)]
+    last = set(tree.last_row)
+    return [replace(turn, credit=None if turn.end - 1 in last else "") for turn in tree.turns]
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.chat.turns import ReadTurn, turn_reader
+from tracewheel.chat.conversation import ReadTurn, turn_reader
 from tracewheel.config import RedactionConfig, RolloutConfig
 from tracewheel.core import clock
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import content_hash
-from tracewheel.gateway.asker import ASKER, Asker
-from tracewheel.gateway.conversation_log import ConversationLog
+from tracewheel.gateway.asking import ASKER, Asker
+from tracewheel.gateway.conversation_log import ConversationLog, LogRedaction
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
-from tracewheel.gateway.log_redaction import LogRedaction
 from tracewheel.gateway.off_loop import off_loop
 from tracewheel.policy.adapters import PolicyRef
 

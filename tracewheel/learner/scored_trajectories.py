@@ -12,8 +12,7 @@ import numpy as np
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, canonical_json
-from tracewheel.scoring.adjustments import PROCESS
-from tracewheel.scoring.breakdown import CERTAINTY
+from tracewheel.scoring.adjustments import CERTAINTY, PROCESS
 from tracewheel.scoring.rubric import success_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracewheel.config import DpoConfig, UpdateSections
 from tracewheel.core.files import write_json
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.learner.backends import processes
 from tracewheel.learner.update_files import UpdateFiles
 

@@ -16,7 +16,7 @@ from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import read_batches
 from tracewheel.core.types import Trace
-from tracewheel.curation.benchmark_items import texts_in
+from tracewheel.curation.contamination import texts_in
 from tracewheel.operations.file_search import Searcher
 from tracewheel.traces.forgotten import hash_of_identity, hash_of_record
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER

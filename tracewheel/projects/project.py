@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import keyword
+import random
 import re
+import shlex
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import tracewheel
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.store import produce_whole
+from tracewheel.core.types import Task
+from tracewheel.environments.episode import play_calls
+from tracewheel.projects.sample.environment import FileDesk
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -81,3 +90,180 @@ class Project:
 
         produce_whole(self.folder, write)
         return sorted([*files, *(copies or {})])
+
+
+# A clone has it in data/base, an installed package beside its other data (`data-files` in pyproject.toml).
+CLONE = Path(tracewheel.__file__).resolve().parents[1] / "data" / "base"
+INSTALLED = Path("share", "tracewheel", "base")
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def tiny_base(given: str | None = None) -> dict[str, Path]:
+    """The files of the base policy to copy, by their names.
+
+    Args:
+        given: A folder to take instead of the one that ships.
+
+    Raises:
+        InputError: there is none, or the folder that was given holds no model.
+    """
+    places = [Path(given)] if given else [CLONE, *(root / INSTALLED for root in _roots())]
+    for place in places:
+        if all((place / name).is_file() for name in NEEDED):
+            return {file.name: file for file in sorted(place.iterdir()) if file.is_file()}
+    if given:
+        missing = [name for name in NEEDED if not (Path(given) / name).is_file()]
+        raise InputError(f"--base {given}: holds no model: {missing[0]} is missing")
+    raise InputError(
+        "this installation of Tracewheel is without its tiny base policy: give a folder with a model as --base DIR, for "
+        "example data/base of a clone of the repository"
+    )
+
+
+def _roots() -> list[Path]:
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    return [Path(sysconfig.get_path("data", scheme)) for scheme in schemes]
+
+
+DAYS = ("monday", "tuesday", "wednesday")
+TASKS, RECURRING, ATTEMPTS = 84, 30, 3  # tasks of all days; of these, tasks that come back, and how often
+HABIT = 0.6
+# Words that the tiny base policy knows as one token each.
+STEMS = [
+    f"{group}{number}" for group in ("inv", "ord", "tax", "memo", "plan", "scan", "bill", "note") for number in range(1, 6)
+]
+KINDS = (".log", ".txt", ".csv", ".pdf", ".md", ".bak")
+SOURCES, DESTINATIONS = ("/inbox", "/intake", "/queue", "/drop"), ("/archive", "/vault", "/store", "/done")
+TEXTS = ("urgent", "paid", "draft", "void", "final", "spam")
+
+Call = tuple[str, dict[str, str]]
+
+
+def sample_logs(kind: str, seed: int = 0) -> dict[str, str]:
+    """The log files by name. `kind`: of the environment, as the project names it."""
+    rng = random.Random(f"sample-{seed}")
+    wanted: dict[str, dict[str, Any]] = {}
+    while len(wanted) < TASKS:
+        logged = _logged_task(rng, "one_kind" if len(wanted) % 2 else "two_kinds")
+        wanted.setdefault(json.dumps(logged), logged)
+    tasks = list(wanted.values())
+    episodes = [task for task in tasks[:RECURRING] for _ in range(ATTEMPTS)] + tasks[RECURRING:]
+    rng.shuffle(episodes)
+    lines: dict[str, list[str]] = {f"{day}.jsonl": [] for day in DAYS}
+    for number, logged in enumerate(episodes):
+        day = list(lines)[number * len(DAYS) // len(episodes)]
+        lines[day].append(json.dumps(_record(number, logged, kind, rng), separators=(",", ":")))
+    return {name: "\n".join(rows) + "\n" for name, rows in lines.items()}
+
+
+def _logged_task(rng: random.Random, family: str) -> dict[str, Any]:
+    """A starting point and a goal: three files of one or two kinds to move, and up to two others that stay."""
+    source, destination = rng.choice(SOURCES), rng.choice(DESTINATIONS)
+    one, other, *rest = rng.sample(KINDS, 4)
+    moved = [one, one, one] if family == "one_kind" else [one, one, other]
+    kinds = [*moved, *rest[: rng.randint(0, 2)]]
+    names = sorted(stem + kind for stem, kind in zip(rng.sample(STEMS, len(kinds)), kinds, strict=True))
+    files = {f"{source}/{name}": rng.choice(TEXTS) for name in names}
+    goal = {_goal(path, moved, destination): text for path, text in files.items()}
+    asked = " and ".join(f"*{kind}" for kind in dict.fromkeys(moved))
+    prompt = f"Move all files matching {asked} from {source} to {destination}."
+    return {"prompt": prompt, "family": family, "files": files, "goal": dict(sorted(goal.items()))}
+
+
+def _goal(path: str, moved: list[str], destination: str) -> str:
+    """Where a file belongs."""
+    return f"{destination}/{path.rpartition('/')[2]}" if path.endswith(tuple(moved)) else path
+
+
+def _record(number: int, logged: dict[str, Any], kind: str, rng: random.Random) -> dict[str, Any]:
+    """A line of the log: what the agent did, and where it began."""
+    prompt, start = logged["prompt"], {name: value for name, value in logged.items() if name != "prompt"}
+    desk = FileDesk()
+    task = desk.task_from_log(prompt, start)
+    messages = play_calls(desk, task, _calls(task, rng))
+    return {"id": f"chat-{number:03}", "messages": messages, "tools": desk.tools(), "environment": {"kind": kind, **start}}
+
+
+def _calls(task: Task, rng: random.Random) -> list[Call]:
+    """What the agent does: it looks, moves one file after the other, and ends; by habit one file too early."""
+    source = next(iter(task.initial_state["files"])).rpartition("/")[0]
+    moves: list[Call] = []
+    for path in task.goal["files"]:
+        folder, _, name = path.rpartition("/")
+        if folder != source:
+            moves.append(("move_file", {"source": f"{source}/{name}", "destination": folder}))
+    moves = moves[:-1] if rng.random() < HABIT else moves
+    return [("list_files", {"path": source}), *moves, ("finish", {})]
+
+
+SAMPLE = Path(__file__).parent / "sample"
+IGNORED = "runs/\n__pycache__/\n"
+
+
+def sample_files(project: Project) -> dict[str, str]:
+    """The files of the project, by their paths in its folder."""
+    package = {
+        f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
+            "tracewheel.projects.sample", project.package
+        )
+        for file in sorted(SAMPLE.glob("*.py"))
+    }
+    logs = sample_logs(f"{project.package}.environment:FileDesk")
+    return {
+        "README.md": project.fill("sample_README.md"),
+        "Makefile": project.fill("sample_Makefile"),
+        "profile.yaml": project.fill("sample_profile.yaml"),
+        f"test_{project.package}.py": project.fill("sample_test.txt"),
+        ".gitignore": IGNORED,
+        **package,
+        **{f"logs/{name}": text for name, text in logs.items()},
+    }
+
+
+AROUND = Path(__file__).parent / "around"
+TASKS = 48
+
+
+def around_files(project: Project, command: str) -> dict[str, str]:
+    """The files of the project, by their paths in its folder.
+
+    Args:
+        project: The project.
+        command: The program with its arguments, as a shell would read it; paths in it are from the project's folder.
+
+    Raises:
+        InputError: the command is empty, or has a quote without its end.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"--harness {command}: {error}") from error
+    if not words:
+        raise InputError("--harness: give the program's command, as in 'python agent.py'")
+    package = {
+        f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
+            "tracewheel.projects.around", project.package
+        )
+        for file in sorted(AROUND.glob("*.py"))
+    }
+    return {
+        "README.md": project.fill("around_README.md", COMMAND=command),
+        "profile.yaml": project.fill("around_profile.yaml", COMMAND=json.dumps(words)),
+        "tasks.jsonl": task_lines(f"{project.package}.tasks:Questions"),
+        ".gitignore": "runs/\ndata/\n__pycache__/\n",
+        **package,
+    }
+
+
+def task_lines(kind: str, seed: int = 0) -> str:
+    """Sample tasks, in words of the tiny base: each once with a right and once with a wrong reply. Equal calls, equal bytes."""
+    rng, lines = random.Random(f"around-{seed}"), []
+    for _ in range(TASKS):
+        names = [stem + rng.choice(KINDS) for stem in rng.sample(STEMS, 3)]
+        for said in (names, names[:-1]):
+            messages = [
+                {"role": "user", "content": f"Repeat: {', '.join(names)}"},
+                {"role": "assistant", "content": ", ".join(said)},
+            ]
+            lines.append(json.dumps({"messages": messages, "environment": {"kind": kind, "answer": ", ".join(names)}}))
+    return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tracewheel.chat.turns import turn_reader
+from tracewheel.chat.conversation import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.time_limits import Job, WatchedThreads
 from tracewheel.core.types import Trajectory

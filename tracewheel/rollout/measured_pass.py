@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RetrainConfig, WarmStartSections
 from tracewheel.core.errors import ConfigError, InfrastructureError
-from tracewheel.core.memory import peak_resident, reset_peak, resident
+from tracewheel.core.machine import peak_resident, reset_peak, resident
 from tracewheel.core.processes import end_with_parent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import ExplorationConfig, RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.core.progress import report
 from tracewheel.core.time_limits import WatchedThreads
 from tracewheel.core.types import GREEDY_FILE, Task, Trajectory, content_hash, first_turn, not_failed

@@ -11,9 +11,8 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from tracewheel.chat.conversation import Conversation
+from tracewheel.chat.conversation import Conversation, ReadTurn, call_head, prompt_ids
 from tracewheel.chat.formats import ParsedTurn
-from tracewheel.chat.turns import ReadTurn, call_head, prompt_ids
 from tracewheel.config import RolloutConfig
 from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import StopReason, Trajectory, Turn, content_hash

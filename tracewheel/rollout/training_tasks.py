@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tracewheel.config import ExplorationConfig
 from tracewheel.core.files import write_records
-from tracewheel.core.given_kinds import give_changed
+from tracewheel.core.kind_table import give_changed
 from tracewheel.core.kinds import Kind, parse_kind
 from tracewheel.core.types import VARIANTS_FILE, Task
 from tracewheel.curation.curated_folder import TRAIN, load_tasks

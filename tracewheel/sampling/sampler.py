@@ -28,8 +28,7 @@ from tracewheel.config import SamplerConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
-from tracewheel.curation.difficulty import beta_below
-from tracewheel.curation.pass_counts import PassCounts
+from tracewheel.curation.difficulty import PassCounts, beta_below
 from tracewheel.sampling.pooling import Kin, pooled
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores

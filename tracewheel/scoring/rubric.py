@@ -14,11 +14,23 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.time_limits import untimed
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, POLICY_FAULTS, Fault, Score, Task, Trajectory
-from tracewheel.scoring.adjustments import FLAWED, MALFORMED, OVERLONG, overlong_penalty, with_penalty, with_process_rewards
-from tracewheel.scoring.breakdown import CAPPED, CERTAINTY
+from tracewheel.scoring.adjustments import (
+    CAPPED,
+    CERTAINTY,
+    FLAWED,
+    MALFORMED,
+    OUTCOME,
+    OVERLONG,
+    SHAPING,
+    Weighed,
+    bounded,
+    outcome_first,
+    overlong_penalty,
+    with_penalty,
+    with_process_rewards,
+)
 from tracewheel.scoring.flaws import HALF, LEAST_STEP, flaws_of, offered_tools
 from tracewheel.scoring.objectives import PREFIX, objective_values, state_share, weighted
-from tracewheel.scoring.outcome_first import OUTCOME, SHAPING, Weighed, bounded, outcome_first
 from tracewheel.scoring.turn_rewards import turn_rewards
 from tracewheel.scoring.verifiers import (
     AnyVerifier,
@@ -30,7 +42,7 @@ from tracewheel.scoring.verifiers import (
     state_progress,
     verdict_of,
 )
-from tracewheel.scoring.verifiers.progress import ProgressVerifier
+from tracewheel.scoring.verifiers.base import ProgressVerifier
 
 TASK_VERIFIER = "task"
 

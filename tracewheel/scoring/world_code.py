@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tracewheel.core.fingerprint import own_modules
-from tracewheel.core.given_kinds import inner_kinds
+from tracewheel.core.kind_table import inner_kinds
 from tracewheel.core.kinds import parse_kind
 from tracewheel.environments import ENVIRONMENTS, declared_verifiers
 from tracewheel.environments.users import USERS

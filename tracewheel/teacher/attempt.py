@@ -6,7 +6,7 @@ and with it the answer, is for the verifier alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,3 +184,21 @@ def _call(call: dict[str, Any]) -> Call:
     if isinstance(arguments, dict):
         return Call(call["id"], name, arguments)
     return Call(call["id"], name, {}, malformed=MALFORMED)
+
+
+def usage_of(attempts: Iterable[Attempt]) -> dict[str, Any]:
+    """The sums over all replies of some episodes.
+
+    Returns:
+        `replies`, `prompt_tokens`, `cached_tokens` (of these), `completion_tokens`, `replies_without_usage`, and `cost`,
+        None when that of any reply is not known.
+    """
+    usages = [turn["usage"] for attempt in attempts for turn in attempt.turns]
+    sums = {name: sum(usage[name] for usage in usages) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+    costs = [usage["cost"] for usage in usages]
+    return {
+        "replies": len(usages),
+        **sums,
+        "replies_without_usage": sum(not usage["known"] for usage in usages),
+        "cost": None if None in costs else sum(costs),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,47 @@ from tracewheel.config import EndpointConfig, PlaySections
 from tracewheel.config.endpoint import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
+from tracewheel.engines.chat_reply import Message, Reply
+from tracewheel.engines.reply_journal import ReplyJournal
 from tracewheel.rollout.episode import EpisodeLimits
-from tracewheel.teacher.attempt import Attempt, EndpointEpisode, attempt_episode
-from tracewheel.teacher.journal import Ask, Journal
+from tracewheel.teacher.attempt import Attempt, EndpointEpisode, Speak, attempt_episode
 
 if TYPE_CHECKING:
-    from tracewheel.engines.chat_reply import Message, Reply
     from tracewheel.engines.openai_chat import OpenAiChat
+
+
+# Asks the endpoint for an episode's next reply.
+Ask = Callable[[EndpointEpisode, list[Message], list[dict[str, Any]]], Reply]
+
+
+class Journal(ReplyJournal):
+    """The journal of a command that plays episodes.
+
+    Attributes:
+        ended: The episodes that have ended, by key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.ended: dict[str, Attempt] = {}
+        super().__init__(path)
+
+    def speaker(self, wanted: EndpointEpisode, ask: Ask) -> Speak:
+        """The model's replies in one episode: the stored reply to the same conversation, else a new one."""
+        return lambda messages, tools: self.reply(wanted.key, messages, tools, lambda: ask(wanted, messages, tools))
+
+    def note(self, attempt: Attempt) -> None:
+        """Store an episode that has ended; an unfinished one is continued another time."""
+        if attempt.finished:
+            self._write({"attempt": asdict(attempt)})
+            self.ended[attempt.key] = attempt
+
+    def _take_in(self, entry: dict[str, Any]) -> None:
+        if "attempt" in entry:
+            attempt = Attempt(**entry["attempt"])
+            self.ended[attempt.key] = attempt
+        else:
+            super()._take_in(entry)
+
 
 Progress = Callable[[int, int], None]
 # The command decides how many samples; each episode has a temperature of its own.

@@ -16,6 +16,7 @@ from tracewheel.core.errors import SecretError
 from tracewheel.core.files import read_batches
 from tracewheel.core.store import PARTIAL
 from tracewheel.core.types import Trace
+from tracewheel.traces.compression import runs_of
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.parquet import NOT_STORABLE
@@ -24,7 +25,6 @@ from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers
 from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.slices import runs_of
 from tracewheel.traces.snapshot import Snapshot
 from tracewheel.traces.spool import Spool
 

@@ -7,23 +7,25 @@ it how far it has read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import ForeignFolder
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.archive import Archive, ArchiveState, part_name, write_report
-from tracewheel.traces.compression import is_compressed
+from tracewheel.traces.archive import Archive, ArchiveState, Progress, part_name, write_report
+from tracewheel.traces.compression import Slice, check_whole, is_compressed, runs_of
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions, learn_again
 from tracewheel.traces.ingested_folder import PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, IntakeFiles
 from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.ledger import Progress
 from tracewheel.traces.link_state import LinkState, earlier_places
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
@@ -32,10 +34,69 @@ from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import mend_stored
-from tracewheel.traces.slices import Slice, check_whole, runs_of
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool
-from tracewheel.traces.trial_results import TrialResult, TrialResults, with_result
+
+RESULT = "result.json"
+LEVELS = 8
+REWARD = "reward"
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial's `result.json` says. `reward` is None where the verifier gave none: the trial is unscored."""
+
+    task: str
+    trial: str | None
+    reward: float | None
+
+
+class TrialResults:
+    """Finds the result of the trial that a file belongs to; each folder is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, TrialResult | None] = {}
+
+    def of(self, path: Path) -> TrialResult | None:
+        """The result in the nearest folder above a file; None of a file that belongs to no trial."""
+        for folder in path.absolute().parents[:LEVELS]:
+            if folder not in self._known:
+                self._known[folder] = _read(folder / RESULT)
+            if (found := self._known[folder]) is not None:
+                return found
+        return None
+
+
+def _read(file: Path) -> TrialResult | None:
+    try:
+        value = orjson.loads(ForeignFolder(file.parent).read(file.name).content)
+    except (DataError, ValueError):
+        return None
+    if not isinstance(value, dict) or "verifier_result" not in value or not isinstance(value.get("task_name"), str):
+        return None
+    verified: Any = value["verifier_result"]
+    rewards = verified.get("rewards") if isinstance(verified, dict) else None
+    reward = rewards.get(REWARD) if isinstance(rewards, dict) else None
+    trial = value.get("trial_name")
+    return TrialResult(
+        value["task_name"],
+        trial if isinstance(trial, str) else None,
+        float(reward) if isinstance(reward, int | float) and reward == reward else None,
+    )
+
+
+def with_result(item: Trace | Quarantined, result: TrialResult | None) -> Trace | Quarantined:
+    """A trace with the outcome and the task of its trial, where it has none of its own."""
+    if result is None or isinstance(item, Quarantined):
+        return item
+    is_part = bool(item.info.get("side_chain") or item.info.get("parent"))
+    return replace(
+        item,
+        outcome=result.reward if item.outcome is None and not is_part else item.outcome,
+        task=item.task or (None if is_part else result.task),
+        info={**item.info, **({"trial": result.trial} if result.trial else {})},
+    )
+
 
 TRACES_FILE = TRACES_FOLDER
 TOO_MANY = "too many unreadable"

@@ -16,10 +16,10 @@ from typing import Any
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
 from tracewheel.traces.archive import link_file, part_name
+from tracewheel.traces.compression import Slice
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.ingested_folder import INDEXES, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
-from tracewheel.traces.slices import Slice
 from tracewheel.traces.snapshot import LogSlices, Snapshot
 
 STATE_FILE, VERSION = "state.json", 1

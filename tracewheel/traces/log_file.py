@@ -13,9 +13,8 @@ from typing import Literal
 import orjson
 
 from tracewheel.core.files import EXPANDS, LARGEST_EXPANSION
-from tracewheel.traces.compression import ByteStream
+from tracewheel.traces.compression import ByteStream, Slice
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, LARGEST, JsonCutter, Piece
-from tracewheel.traces.slices import Slice
 
 Layout = Literal["lines", "documents"]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracewheel.core.files import LARGEST_SETTING
-from tracewheel.traces.compression import ByteStream, is_compressed
+from tracewheel.traces.compression import BLOCK, ByteStream, is_compressed
 from tracewheel.traces.hash_index import hash_of
-from tracewheel.traces.slices import BLOCK
 
 if TYPE_CHECKING:
     import pyarrow

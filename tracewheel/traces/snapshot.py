@@ -19,13 +19,12 @@ import orjson
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
-from tracewheel.traces.compression import is_compressed
+from tracewheel.traces.compression import BLOCK, Slice, is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, find_layout
 from tracewheel.traces.readers.reading import PIECES
 from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.slices import BLOCK, Slice
 
 HEAD = 1024
 Content = tuple[int, int, str]

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         InfrastructureError: MLflow does not answer; the same command again carries the decision out.
     """
     from flows.setup import prepare_environment
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
 
     record = run_named(options.run, options.run_dir)
     prepare_environment(str(record.path.parent), debug=options.debug)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         ConfigError: the environment makes or reads no tasks.
         DataError: the file holds none, or is damaged.
     """
-    from tracewheel.core.given_kinds import give
+    from tracewheel.core.kind_table import give
     from tracewheel.core.store import write_whole
     from tracewheel.curation.task_file import TaskSource, kind_of, task_lines
 

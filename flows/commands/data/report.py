@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.store import produce_whole
-    from tracewheel.curation.quality.report import quality_report, write_quality
+    from tracewheel.curation.quality import quality_report, write_quality
     from tracewheel.dashboard.files import write_quality_page
 
     def produce(out: Path) -> None:

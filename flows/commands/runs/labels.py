@@ -26,10 +26,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """
     from flows.setup import prepare_environment
     from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.core.named_run import run_named
+    from tracewheel.core.run_record import run_named
     from tracewheel.dashboard.review import scores_at
-    from tracewheel.operations.label_agreement import calibrate
-    from tracewheel.operations.labels import counts, labels_of
+    from tracewheel.operations.labels import calibrate, counts, labels_of
 
     record = run_named(options.run, options.run_dir)
     said = labels_of(record.path)

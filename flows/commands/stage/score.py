@@ -26,8 +26,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = stage_profile(options)
     from tracewheel.config import ScoreSections
     from tracewheel.core.files import write_json
-    from tracewheel.scoring.score import SCORES_FILE, read_scores, score
-    from tracewheel.scoring.score_changes import score_changes
+    from tracewheel.scoring.score import SCORES_FILE, read_scores, score, score_changes
 
     sections = ScoreSections.of(config)
     trajectories, tasks = Path(options.trajectories), tasks_of_split(options)

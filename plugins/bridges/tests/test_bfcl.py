@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN, close_environment, make_environment
 from tracewheel.environments.episode import play_calls

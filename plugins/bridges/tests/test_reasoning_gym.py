@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import canonical_json
 from tracewheel.environments import (

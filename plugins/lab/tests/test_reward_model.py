@@ -9,7 +9,7 @@ import torch
 
 from tracewheel import ConfigError, kind_text
 from tracewheel.core.errors import DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.scoring.verifiers.episode import episode_from

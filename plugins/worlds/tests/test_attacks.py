@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from plugins.worlds.tests.attacks import ATTACKS, HARBOR_TASK, PAGE, calls_of, protected_test, rewritten
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments import make_environment

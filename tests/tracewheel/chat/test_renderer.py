@@ -11,8 +11,7 @@ from tracewheel.chat.formats import WELL_FORMED, ParsedCall
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 
 SYSTEM = {"role": "system", "content": "You are an agent."}
 USER = {"role": "user", "content": "Tidy up."}

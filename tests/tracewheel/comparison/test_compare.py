@@ -11,7 +11,7 @@ from tracewheel.comparison.compare_page import sections_of, title_of
 from tracewheel.comparison.document import to_markdown
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
-from tracewheel.core.named_run import run_named
+from tracewheel.core.run_record import run_named
 from tracewheel.dashboard.files import document_file
 
 TASKS = [f"{family}-{number}" for family, number in product(("list", "move"), range(4))]

@@ -10,7 +10,7 @@ import yaml
 
 from tracewheel.config import EnvironmentConfig, load_config, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import VARIABLE, give, give_changed, is_given, may_import, naming_nothing
+from tracewheel.core.kind_table import VARIABLE, give, give_changed, is_given, may_import, naming_nothing
 from tracewheel.core.kinds import kind_text
 from tracewheel.curation.replay import replay_trace
 from tracewheel.environments import make_environment

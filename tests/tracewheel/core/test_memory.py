@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from tracewheel.core.memory import available, give_back, peak_resident, reset_peak, resident
+from tracewheel.core.machine import available, give_back, peak_resident, reset_peak, resident
 
 MIB = 1 << 20
 

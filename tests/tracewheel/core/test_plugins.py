@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import give
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kind_table import give, load_class
 
 CODE = """
 from tracewheel.core.fingerprint import code_version
-from tracewheel.core.given_kinds import give
-from tracewheel.core.plugins import load_class
-keys = {code_version("tracewheel.core.plugins", plugins=(module,)) for module in ("own_desk", "no_such_module")}
+from tracewheel.core.kind_table import give
+from tracewheel.core.kind_table import load_class
+keys = {code_version("tracewheel.core.kind_table", plugins=(module,)) for module in ("own_desk", "no_such_module")}
 print(load_class(give("own_desk:Desk"), {}, "environment").kind, len(keys) == 2)
 """
 

@@ -5,7 +5,7 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tracewheel.core.python_syntax import parse_python
+from tracewheel.core.strict_json import parse_python
 
 SOURCE = "x = [1, (2 + 3) * -4]\n" * 100
 

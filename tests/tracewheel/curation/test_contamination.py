@@ -7,8 +7,7 @@ import pytest
 
 from tracewheel.config import DecontaminationConfig
 from tracewheel.core.errors import DataError
-from tracewheel.curation.benchmark_items import read_benchmark
-from tracewheel.curation.contamination import BenchmarkIndex, Overlap
+from tracewheel.curation.contamination import BenchmarkIndex, Overlap, read_benchmark
 
 ITEM = (
     "A farmer has seventeen sheep and all but nine of them run away during the storm, so he buys four more at the market "

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
 from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.leaks import check_curated, check_leaks
-from tracewheel.curation.pass_counts import KeptPassCounts
 from tracewheel.curation.side_replay import IDENTITIES
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.traces.ingest import ingest
@@ -27,6 +28,15 @@ CONFIG = RetrainConfig(name="test", environment={"kind": "workspace"})
 def ingested(tmp_path_factory):
     out = tmp_path_factory.mktemp("ingested")
     ingest(IngestConfig(paths=(LOGS,)), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def third(ingested, tmp_path_factory):
+    """All attempts at a third of the tasks, for tests that need no counts of the whole log."""
+    traces, out = pandas.read_parquet(ingested / "traces.parquet"), tmp_path_factory.mktemp("third")
+    asked = traces["messages"].map(lambda messages: json.loads(messages)[1]["content"])
+    traces[asked.map(lambda words: zlib.crc32(words.encode()) % 3 == 0)].to_parquet(out / "traces.parquet", index=False)
     return out
 
 
@@ -177,9 +187,9 @@ def test_a_task_tried_by_a_training_user_is_not_held_out(ingested, curated, tmp_
     assert held_out["task_id"] not in {task.id for task in load_tasks(tmp_path / "out", "held_out")}
 
 
-def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
+def test_a_leak_in_the_splits_fails_the_stage(third, tmp_path, monkeypatch):
     monkeypatch.delitem(IDENTITIES, "user")
-    traces = [Trace.from_record(row) for row in pandas.read_parquet(ingested / "traces.parquet").to_dict("records")]
+    traces = [Trace.from_record(row) for row in pandas.read_parquet(third / "traces.parquet").to_dict("records")]
     same_user = pandas.DataFrame([{**trace.to_record(), "user": "one", "session": None} for trace in traces])
     same_user.to_parquet(tmp_path / "traces.parquet", index=False)
     with pytest.raises(LeakError, match="user one"):
@@ -195,7 +205,7 @@ def test_a_leak_in_the_splits_fails_the_stage(ingested, tmp_path, monkeypatch):
     assert check_curated(tmp_path / "out", allowed.curation)
 
 
-def test_a_filter_reports_the_tasks_each_clause_removes(ingested, tmp_path):
+def test_a_filter_reports_the_tasks_each_clause_removes(third, tmp_path):
     config = {
         "counts": "exact",
         "train_tasks": 10,
@@ -205,25 +215,26 @@ def test_a_filter_reports_the_tasks_each_clause_removes(ingested, tmp_path):
         "filter": "attempts >= 4 and tier != 5",
     }
     with pytest.raises(DataError, match="harder"):
-        curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), ingested, tmp_path / "none")
+        curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), third, tmp_path / "none")
     config |= {"filter": "0 < pass_rate < 0.9 or attempts < 4"}
-    report = curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), ingested, tmp_path / "out")
+    report = curate(CONFIG.model_copy(update={"curation": CurationConfig(**config)}), third, tmp_path / "out")
     tasks = pandas.read_parquet(tmp_path / "out/tasks.parquet")
     assert ((tasks["attempts"] < 4) | tasks["pass_rate"].between(0, 0.9, inclusive="neither")).all()
     left_out = Counter(report["funnel"]["dropped_tasks"].values())["left out by the filter"]
     assert left_out == report["filter"][0]["removes"] > 0
 
 
-def test_tasks_in_a_benchmark_are_dropped(ingested, curated, tmp_path):
+def test_tasks_in_a_benchmark_are_dropped(third, curated, tmp_path):
     """The benchmark holds the words of one user, whose tasks go; all others stay."""
     episodes = pandas.read_parquet(curated[1] / "episodes.parquet")
+    episodes = episodes[episodes["trace_id"].isin(pandas.read_parquet(third / "traces.parquet")["id"])].reset_index()
     asked = json.loads(episodes["messages"][0])[1]["content"]
     (tmp_path / "bench.jsonl").write_text(json.dumps({"question": asked}) + "\n")
     settings = {"benchmarks": (str(tmp_path / "bench.jsonl"),), "words": 5, "share": 0.9}
     config = CurationConfig(train_tasks=10, validation_tasks=2, held_out_tasks=2, harder_tasks=1, decontamination=settings)
-    report = curate(CONFIG.model_copy(update={"curation": config}), ingested, tmp_path / "out")
+    report = curate(CONFIG.model_copy(update={"curation": config}), third, tmp_path / "out")
     dropped = [task for task, why in report["funnel"]["dropped_tasks"].items() if why == "in a benchmark"]
-    assert episodes["task_id"][0] in dropped and 0 < len(dropped) < 200
+    assert episodes["task_id"][0] in dropped and 0 < len(dropped) < 70
     found = pandas.read_parquet(tmp_path / "out/contamination.parquet")
     assert set(found["line"]) == {1} and found["file"].str.endswith("bench.jsonl").all()
     assert report["contamination"]["traces"] == found["trace_id"].nunique() and report["contamination"]["items"] == 1
@@ -250,13 +261,13 @@ def test_pass_rates_resume_from_an_earlier_curation(ingested, curated, tmp_path)
     assert both[0].equals(both[1]) and both[0]["trace_id"].is_unique
 
 
-def test_the_harder_tier_is_one_above_the_hardest_trained(ingested, tmp_path):
+def test_the_harder_tier_is_one_above_the_hardest_trained(third, tmp_path):
     config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4", held_out_tasks=50, train_tasks=20)})
-    report = curate(config, ingested, tmp_path / "gap")
+    report = curate(config, third, tmp_path / "gap")
     assert set(report["splits"]["train"]["tiers"]) <= {"1", "2", "3"} and set(report["splits"]["harder"]["tiers"]) == {"5"}
     config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4 or attempts < 4", train_tasks=20)})
     with pytest.raises(DataError, match=r"would be 4: set curation\.harder_tier to 4"):
-        curate(config, ingested, tmp_path / "out")
+        curate(config, third, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -9,11 +9,10 @@ import pytest
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.curate import RATE_COLUMNS
 from tracewheel.curation.curated_folder import OUTCOME_COLUMNS
-from tracewheel.curation.episode_writer import KNOWN_COLUMNS
+from tracewheel.curation.difficulty import COUNTED_COLUMNS
+from tracewheel.curation.episode_writer import DEMONSTRATION_COLUMNS, FLAN_COLUMNS, KNOWN_COLUMNS
 from tracewheel.curation.labels import LABEL_COLUMNS
 from tracewheel.curation.message_pairs import PAIR_COLUMNS
-from tracewheel.curation.pass_counts import COUNTED_COLUMNS
-from tracewheel.curation.stage_sets import DEMONSTRATION_COLUMNS, FLAN_COLUMNS
 from tracewheel.environments.recorded.build import COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs/datasets.md").read_text()

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tracewheel.config import SamplerConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.difficulty import (
+    KeptPassCounts,
+    PassCounts,
     beta_below,
     beta_quantile,
     check_held_out_tier,
@@ -17,7 +19,6 @@ from tracewheel.curation.difficulty import (
     pass_rates,
     pass_tier,
 )
-from tracewheel.curation.pass_counts import KeptPassCounts, PassCounts
 from tracewheel.sampling.sampler import TaskSampler
 
 

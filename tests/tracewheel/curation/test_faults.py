@@ -12,8 +12,7 @@ from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, FinishedEpis
 from tracewheel.curation.replay import replay_trace
 from tracewheel.demo.workspace_logs import faulty_calls
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import make_task
 
 

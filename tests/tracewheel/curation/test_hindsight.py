@@ -7,8 +7,7 @@ import pytest
 
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.environments.workspace.agent import manifest_call, move_call
-from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import selected_files, workspace_task
 
 FINISH = ("finish", {})

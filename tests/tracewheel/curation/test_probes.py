@@ -11,8 +11,7 @@ from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, p
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment, play
 from tracewheel.scoring.verifiers import VERIFIERS
 
 CLOCK = itertools.count()

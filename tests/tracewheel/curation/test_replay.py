@@ -12,8 +12,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import no_op_problem, replay_trace, replay_traces
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
-from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 
 

@@ -13,7 +13,7 @@ import pytest
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curate import HowTo, curate
-from tracewheel.curation.pass_counts import KeptPassCounts
+from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.replayed_traces import replayed_outcomes
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.demo.deployed_logs import log_line

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.config import CurationConfig
@@ -97,7 +97,6 @@ task_rows = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(task_rows)
 def test_a_component_is_never_on_two_sides(rows):
     tasks = frame_of([(f"t{n}", family, tier, attempts, f"c{part}") for n, (family, tier, attempts, part) in enumerate(rows)])

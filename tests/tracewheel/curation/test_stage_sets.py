@@ -7,11 +7,10 @@ import pytest
 
 from tracewheel.config.curation import SetsConfig
 from tracewheel.curation.agent_flan import DECLINE
+from tracewheel.curation.episode_writer import SetsWriter, stage_sets
 from tracewheel.curation.labels import label_episodes
-from tracewheel.curation.stage_sets import SetsWriter, stage_sets
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.environments.workspace.tasks import selected_files
 
 

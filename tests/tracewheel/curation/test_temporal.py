@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
-from tracewheel.curation.splits import assign_splits
-from tracewheel.curation.temporal import seen_times
+from tracewheel.curation.splits import assign_splits, seen_times
 
 CONFIG = CurationConfig(
     train_tasks=4, validation_tasks=2, held_out_tasks=3, harder_tasks=1, harder_tier=4, min_attempts=1, split="temporal"

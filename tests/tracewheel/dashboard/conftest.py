@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.index import schema
-from tracewheel.dashboard.index.build import Indexer
-from tracewheel.dashboard.index.process import is_current
+from tracewheel.dashboard.digests import Digests, Shelf
 from tracewheel.dashboard.library import Library, unpack_demo
 
 LOCAL = "http://127.0.0.1"
@@ -46,7 +42,7 @@ def whole_page():
         for _ in range(20):
             answer = visitor.get(address)
             assert answer.status_code == 200, (address, answer.text[-500:])
-            if "still being read" not in answer.text:
+            if not any(words in answer.text for words in ("still being read", "Reading the stored results")):
                 return answer.text
         raise AssertionError(f"{address} is still being read")
 
@@ -54,15 +50,11 @@ def whole_page():
 
 
 @pytest.fixture(scope="session")
-def indexed(library) -> sqlite3.Connection:
-    """The index of the shipped runs."""
-    place = next(iter(library.places.values()))
-    folder = place.path / schema.FOLDER
-    while not is_current(place, folder):  # a page may have begun it in a process of its own
-        Indexer(place, folder).run() or time.sleep(0.2)
-    database = schema.open_for_reading(folder)
-    assert database is not None
-    return database
+def shelf(library) -> Shelf:
+    """The digests of the shipped runs."""
+    found = Digests(library).of(next(iter(library.places.values())), seconds=600)
+    assert found.is_whole
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from tracewheel.core.files import read_json
-from tracewheel.dashboard.intake import intake_of, quarantine_of
-from tracewheel.dashboard.lineage import roads_of, runs_taught, teachers_of, traces_of
+from tracewheel.dashboard.pages.lineage import roads_of, runs_taught, teachers_of, traces_of
+from tracewheel.dashboard.pages.traces import intake_of, quarantine_of
 from tracewheel.dashboard.review import queue_of
 
 

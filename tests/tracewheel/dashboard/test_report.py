@@ -18,6 +18,13 @@ from tracewheel.evaluation.gate import EXPLAINED
 from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.report.results import Estimate, PolicyResult, Results
 
+FLOOR = {
+    "success": 0.305,
+    "interval": [0.25, 0.37],
+    "n": 200,
+    "environments": [],
+    "says": "desk: close(<b>refused</b>)",
+}
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"x\"><!--\u2028\ud800"
 
 
@@ -66,15 +73,28 @@ def page(file):
     return Page(file.read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def written(record, tmp_path):
+@pytest.fixture(scope="module")
+def written(record, tmp_path_factory):
     """The report of the run with another summary, as at its end."""
 
     def write(**summary):
-        export_runs([record], tmp_path / "report.html", ending={**record.summary, **summary})
-        return Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+        out = tmp_path_factory.mktemp("written") / "report.html"
+        export_runs([record], out, ending={**record.summary, **summary})
+        return Page(out.read_text(encoding="utf-8"))
 
     return write
+
+
+@pytest.fixture(scope="module")
+def fuller(written):
+    """The report with all that a summary may also have: each report takes seconds, so it is written once."""
+    candidates = {
+        "rl-2": {"success": 0.75, "<b>safety": 0.5},
+        "rl-4": {"success": 0.5, "<b>safety": 0.25},
+        "rl-6": {"success": 0.25, "<b>safety": None},
+    }
+    front = [point.to_record() for point in pareto_points(candidates)]
+    return written(constant_policy=FLOOR, pareto=front, leaks="user <b>u1 is in held_out and train")
 
 
 def test_nothing_is_loaded_from_elsewhere_and_nothing_runs(file, page):
@@ -129,41 +149,26 @@ def test_changed_tasks_lead_to_their_episodes_side_by_side(page, record):
     assert page.text.count("First difference") >= len(both) and "lost: held out" in page.text
 
 
-def test_the_best_constant_policy_is_the_first_row(written):
-    floor = {
-        "success": 0.305,
-        "interval": [0.25, 0.37],
-        "n": 200,
-        "environments": [],
-        "says": "desk: close(<b>refused</b>)",
-    }
-    page = written(constant_policy=floor)
-    assert "Best constant policy 30.5% 25.0% to 37.0%, n = 200" in page.text and "close(<b>refused</b>)" in page.text
-    assert page.text.index("Best constant policy 30.5%") < page.text.index("Deployed agent, as logged")
-    page = written(constant_policy=floor | {"success": None, "interval": None, "n": 0, "says": "code: not measured"})
-    assert "Best constant policy –" in page.text and "code: not measured" in page.text
+def test_the_best_constant_policy_is_the_first_row(fuller):
+    assert "Best constant policy 30.5% 25.0% to 37.0%, n = 200" in fuller.text and "close(<b>refused</b>)" in fuller.text
+    assert fuller.text.index("Best constant policy 30.5%") < fuller.text.index("Deployed agent, as logged")
 
 
-def test_the_pareto_front_and_an_allowed_leak_are_shown_where_there_are_any(page, written):
+def test_the_pareto_front_and_an_allowed_leak_are_shown_where_there_are_any(page, fuller):
     assert "Pareto front" not in page.text and "in doubt" not in page.text
-    candidates = {
-        "rl-2": {"success": 0.75, "<b>safety": 0.5},
-        "rl-4": {"success": 0.5, "<b>safety": 0.25},
-        "rl-6": {"success": 0.25, "<b>safety": None},
-    }
-    found = written(
-        pareto=[point.to_record() for point in pareto_points(candidates)], leaks="user <b>u1 is in held_out and train"
-    )
     for said in ("rl-2 0.750 0.500 on the front", "rl-4 0.500 0.250 beaten by rl-2", "rl-6 0.250 – not compared", "<b>safety"):
-        assert said in found.text
+        assert said in fuller.text
     doubt = "every figure of this run is in doubt. user <b>u1 is in held_out and train"
-    assert doubt in found.text and found.text.index(doubt) < found.text.index("The gate's evidence")
+    assert doubt in fuller.text and fuller.text.index(doubt) < fuller.text.index("The gate's evidence")
 
 
-def test_hostile_words_of_a_summary_stay_text(written):
-    page = written(name=HOSTILE, leaks=HOSTILE, worth={"says": HOSTILE}, rollouts={HOSTILE: {"mode": HOSTILE}})
+def test_hostile_words_of_a_summary_stay_text_and_what_was_not_measured_is_said(written):
+    unmeasured = FLOOR | {"success": None, "interval": None, "n": 0, "says": "code: not measured"}
+    hostile = {"name": HOSTILE, "leaks": HOSTILE, "worth": {"says": HOSTILE}, "rollouts": {HOSTILE: {"mode": HOSTILE}}}
+    page = written(constant_policy=unmeasured, **hostile)
     assert not page.inside and not {tag for tag, _ in page.elements} & {"script", "img"}
     assert "<script>document.title='owned'</script>" in page.text
+    assert "Best constant policy –" in page.text and "code: not measured" in page.text
 
 
 def test_equal_runs_give_equal_bytes_and_a_run_without_its_store_has_a_report(file, record, tmp_path):

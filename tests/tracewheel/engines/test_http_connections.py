@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tracewheel.engines.http_connections import HttpConnections
+from tracewheel.engines.openai_chat import HttpConnections
 
 MOST, REQUESTS = 4, 400
 

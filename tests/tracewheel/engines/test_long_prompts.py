@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from tracewheel.engines import ragged_blocks
+from tracewheel.engines import ragged_cache
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import READ_CHUNK, TransformersEngine
 from tracewheel.policy.adapters import PolicyRef
@@ -75,7 +75,7 @@ ALL_AT_ONCE, SMALL_BLOCKS = (64, 1 << 22), (7, 1 << 14)
 )
 def test_groups_with_prompts_at_every_edge(monkeypatch, slots, scores, dtype):
     """Each prompt is shared by a group of three; conversations of all lengths are in the same passes."""
-    monkeypatch.setattr(ragged_blocks, "BLOCK_SCORES", scores)
+    monkeypatch.setattr(ragged_cache, "BLOCK_SCORES", scores)
     torch.manual_seed(2)
     model = AutoModelForCausalLM.from_config(CONFIG, attn_implementation="sdpa", dtype=getattr(torch, dtype)).eval()
     rng = random.Random(4)

@@ -6,7 +6,7 @@ import psutil
 import pytest
 import torch
 
-from tracewheel.engines import ragged_blocks, ragged_cache
+from tracewheel.engines import ragged_cache
 from tracewheel.engines.ragged_cache import NONE, RaggedCache
 
 HEADS, SHARED, DIM = 4, 2, 8
@@ -67,8 +67,8 @@ class Rows:
 @pytest.mark.parametrize("dense", [0.0, 0.5, 1.1], ids=["in place", "as it is", "gathered"])
 def test_attention_over_any_rows_with_any_counts(monkeypatch, block_rows, dense):
     """Rows of different lengths, few or many in a pass, chunks together with single tokens, reused rows."""
-    monkeypatch.setattr(ragged_blocks, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(ragged_blocks, "DENSE", dense)
+    monkeypatch.setattr(ragged_cache, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(ragged_cache, "DENSE", dense)
     torch.manual_seed(0)
     rng = random.Random(1)
     rows = Rows()
@@ -156,7 +156,7 @@ def test_room_takes_memory_only_as_it_is_written(monkeypatch):
 
 def test_chunks_of_similar_size_form_a_block():
     """Singles are never padded to a chunk's width; a chunk at most to twice its own."""
-    blocks = ragged_blocks.plan_blocks(
+    blocks = ragged_cache.plan_blocks(
         range(7), [1, 1, 2, 3, 4, 9, 40], [5, 6, 7, 8, 9, 10, 50], torch.float32, torch.device("cpu")
     )
     assert [(block.begin, block.end, block.tokens.shape[1], block.longest) for block in blocks] == [

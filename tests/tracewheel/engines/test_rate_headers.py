@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 
-from tracewheel.engines.rate_headers import duration, exhausted_for, retry_after
+from tracewheel.engines.rate_limit import duration, exhausted_for, retry_after
 
 NOW = "Sun, 22 Nov 2026 08:49:37 GMT"
 

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from tracewheel.config import RolloutConfig
-from tracewheel.engines import prompt_beginnings
+from tracewheel.engines import ragged_session
 from tracewheel.engines import transformers as transformers_engine
 from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.transformers import TransformersEngine
@@ -132,7 +132,7 @@ def test_no_token_is_read_twice(config, base, renderer, many_tasks, samples):
     apart = sum(map(len, conversations)) - len(conversations)
     least = read_alone(conversations)
     assert least < apart
-    blocks = prompt_beginnings.BLOCK * len(many_tasks[::2])
+    blocks = ragged_session.BLOCK * len(many_tasks[::2])
     assert least <= sum(fed) <= (least + blocks if samples > 1 else apart)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace

@@ -12,12 +12,12 @@ import pytest
 from tracewheel.gateway import connections
 from tracewheel.gateway.asking import Limits, parse_body
 from tracewheel.gateway.conversation_log import ConversationLog
-from tracewheel.gateway.dialects.messages import check_calls
+from tracewheel.gateway.dialects.fields import check_calls
+from tracewheel.gateway.episode_tree import cut_at_stop
 from tracewheel.gateway.exchange import Refusal
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving import Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
-from tracewheel.gateway.stop_texts import cut_at_stop
 
 KEY = "a-key-of-the-doors"
 OWN = {"authorization": f"Bearer {KEY}"}

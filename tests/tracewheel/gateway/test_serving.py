@@ -10,11 +10,10 @@ from tracewheel.config import IngestSections, RedactionConfig, RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
-from tracewheel.gateway.asker import ASKER, Asker
-from tracewheel.gateway.conversation_log import ConversationLog
+from tracewheel.gateway.asking import ASKER, Asker
+from tracewheel.gateway.conversation_log import ConversationLog, LogRedaction
 from tracewheel.gateway.engine_thread import EngineThread
 from tracewheel.gateway.exchange import ChatRequest
-from tracewheel.gateway.log_redaction import LogRedaction
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving import Challenger, Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from tracewheel.core.errors import DataError, InputError
-from tracewheel.operations.label_agreement import Scored, between_people, calibrate
-from tracewheel.operations.labels import LABELS_FILE, Label, add_label, counts, labels_of
+from tracewheel.operations.labels import LABELS_FILE, Label, Scored, add_label, between_people, calibrate, counts, labels_of
 
 
 def label(trajectory, said, who="Ada", **more):

@@ -15,11 +15,9 @@ from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.curation.curate import curate
 from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.projects import tiny_base as base_module
-from tracewheel.projects.project import Project
+from tracewheel.projects import project as base_module
+from tracewheel.projects.project import Project, sample_logs, tiny_base
 from tracewheel.projects.sample.environment import FileDesk
-from tracewheel.projects.sample_logs import sample_logs
-from tracewheel.projects.tiny_base import tiny_base
 from tracewheel.traces.ingest import ingest
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.files import write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.evaluation.gate import decide
 from tracewheel.report.figures import RunFolders

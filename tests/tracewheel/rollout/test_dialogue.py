@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tracewheel.config import RolloutConfig, RubricConfig
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN
 from tracewheel.environments.refund_desk.agent import ASK_ORDER, solution

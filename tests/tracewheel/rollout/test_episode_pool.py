@@ -8,7 +8,7 @@ import pytest
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments import wanted_threads
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment

@@ -16,7 +16,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.teacher.attempt import EndpointEpisode, attempt_episode
-from tracewheel.teacher.imitation import verified
+from tracewheel.teacher.teach import verified
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
 
@@ -165,7 +165,7 @@ def test_a_log_is_replayed_and_its_task_probed_with_its_text_turns(solved):
     calls = [(TEXT_TURN, {"text": "Which number?"}), ("write", {"number": 7}), (TEXT_TURN, {"text": "Done."})]
     assert probe_task(make_task(), solution=calls).valid
     assert probe_task(make_task(), solution=calls[1:]).verdict == "known solution fails"
-    from tracewheel.curation.text_turns import calls_of
+    from tracewheel.curation.openings import calls_of
 
     assert calls_of(messages, make_task(), make_environment(Counter.kind)) == calls
     silent = dataclasses.replace(make_task(), environment="workspace")

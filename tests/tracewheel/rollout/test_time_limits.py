@@ -11,7 +11,7 @@ import pytest
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import TimeLimitError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.time_limits import MOST_HUNG
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import ExplorationConfig, RetrainConfig, RolloutConfig, ScoreSections
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import parse_kind
 from tracewheel.curation.curated_folder import TASKS_FILE, load_tasks
 from tracewheel.environments import make_environment

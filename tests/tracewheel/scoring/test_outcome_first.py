@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tracewheel.config import RubricConfig
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.tasks import workspace_task
-from tracewheel.scoring.breakdown import verifier_marks
-from tracewheel.scoring.outcome_first import MARGIN, Weighed, outcome_first
+from tracewheel.scoring.adjustments import MARGIN, Weighed, outcome_first, verifier_marks
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.verifiers import VERIFIERS, Verdict
 

@@ -4,7 +4,7 @@ import pytest
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Score
-from tracewheel.scoring.score_changes import score_changes
+from tracewheel.scoring.score import score_changes
 
 
 def made(name, total, success=None, family="f"):

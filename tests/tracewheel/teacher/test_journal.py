@@ -8,7 +8,7 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.engines.chat_reply import Reply, ReplyTokens, Usage
 from tracewheel.teacher.attempt import Attempt, EndpointEpisode
-from tracewheel.teacher.journal import Journal
+from tracewheel.teacher.play import Journal
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import ConfigError, InfrastructureError, InputError
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.teacher.teach import teach
 
 

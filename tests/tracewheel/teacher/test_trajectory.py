@@ -6,7 +6,7 @@ import pytest
 
 from tracewheel.core.types import Trajectory, first_turn
 from tracewheel.teacher.attempt import Attempt
-from tracewheel.teacher.trajectory import to_trajectory
+from tracewheel.teacher.baseline import to_trajectory
 
 USAGE = {"prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1, "cost": None, "known": True}
 

@@ -15,7 +15,7 @@ import pandas
 
 from tracewheel.config import IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, TracewheelError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.curation.curate import HowTo, curate
 from tracewheel.environments import make_environment
 from tracewheel.scoring.verifiers import make_verifier

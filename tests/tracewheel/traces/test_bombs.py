@@ -13,7 +13,7 @@ import pytest
 
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
-from tracewheel.curation.benchmark_items import read_benchmark
+from tracewheel.curation.contamination import read_benchmark
 from tracewheel.traces.ingest import ingest, ingest_new
 
 MIB = 1 << 20

@@ -7,7 +7,7 @@ import json
 
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.traces import json_cutter
@@ -109,7 +109,6 @@ ELEMENTS = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(st.lists(ELEMENTS, max_size=6), st.sampled_from([None, 0, 1, 4]), st.sampled_from([1, 5, 64, 1 << 20]))
 def test_lists_are_cut_into_elements_in_any_format_and_chunk_size(elements, indent, chunk):
     data = json.dumps(elements, indent=indent, ensure_ascii=False).encode()
@@ -157,7 +156,6 @@ def test_a_truncated_list_gives_its_whole_elements_and_a_truncated_rest(end):
     assert (last.damage, last.is_last) == ("truncated", True)
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=300) | st.text(st.sampled_from('[]{}",:\\\n a1'), max_size=60).map(str.encode))
 def test_arbitrary_bytes_never_crash_the_cutter_and_none_are_lost(data):
     left = bytearray(b"[" + data)
@@ -226,7 +224,6 @@ ELEMENTS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(ELEMENTS, min_size=1, max_size=6), st.sampled_from([None, 0, 2]), st.sampled_from([(", ", ": "), (",", ":")]))
 def test_elements_with_similar_inner_objects_are_not_split(elements, indent, separators):
     """What begins as an element does may be within one, and what lies between two beginnings may be several values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, UnwritableCallError
-from tracewheel.core.plugins import load_class
+from tracewheel.core.kind_table import load_class
 from tracewheel.core.tool_formats import AUTO, FORMATS
 
 # The key under which a stored message with a malformed call, which keeps its raw text, has its well-formed calls: pairs of

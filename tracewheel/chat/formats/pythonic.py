@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, check_readable, malformed
-from tracewheel.core.python_syntax import parse_python
-from tracewheel.core.strict_json import check_json
+from tracewheel.core.strict_json import check_json, parse_python
 
 START, STOP = "<|python_start|>", "<|python_end|>"
 _CALLS = re.compile(r"\[\s*[^\W\d][\w.]*\(")

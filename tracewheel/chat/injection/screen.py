@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import bisect
 import functools
+import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tracewheel.chat.injection.readings import Reading, normalised, readings
-from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Rule
-from tracewheel.chat.injection.words import WORDS
+from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Reading, Rule, normalised, readings
 
 SHOWN = 200
 BEFORE = 6  # how many words a subject stands before its verb at most
@@ -298,12 +298,24 @@ def _tokens(reading: Reading) -> Iterator[Token]:
             at, gap = at + max(size, 1), gap + 1
 
 
+@functools.cache
+def _words() -> dict[str, dict[str, str]]:
+    """The words of the rules, by language and by what they do in a sentence; `rules.py` says what together is suspected.
+
+    A word is as it is normalised (lower case, no accents). `*` at its end takes any ending, `_` joins the words of a phrase,
+    and a language without spaces is read sign by sign. Some words are in several lists, and most are everyday words: alone
+    none is suspected.
+    """
+    words: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
+    return words
+
+
 @functools.lru_cache(maxsize=1)
 def _lexicon() -> tuple[dict[str, list[Phrase]], dict[str, list[Phrase]]]:
     """First word of each phrase to the phrases: of whole words, and of beginnings."""
     exact: dict[str, list[Phrase]] = {}
     beginnings: dict[str, list[Phrase]] = {}
-    for language, lists in WORDS.items():
+    for language, lists in _words().items():
         for name, words in lists.items():
             for phrase in normalised(words).text.split():
                 first, *rest = phrase.split("_")
@@ -329,7 +341,7 @@ def _is_known(word: str) -> bool:
 @functools.lru_cache(maxsize=1)
 def _uses() -> dict[str, list[tuple[Rule, int]]]:
     """List of words to the rules and their parts that it is in."""
-    uses: dict[str, list[tuple[Rule, int]]] = {name: [] for lists in WORDS.values() for name in lists}
+    uses: dict[str, list[tuple[Rule, int]]] = {name: [] for lists in _words().values() for name in lists}
     uses |= {name: [] for name in ("top number", "best_score", "vocative", "quoted", *(pair[0] for pair in PAIRS))}
     for rule in RULES:
         for part, names in enumerate(rule.parts):

@@ -19,8 +19,7 @@ from tracewheel.dashboard.sources import NO_PART, PARTS, Source, source_at, sour
 from tracewheel.dashboard.transcript import tools_of_run, transcript_of
 from tracewheel.dashboard.view import Ask, Crumb, Tab, page
 from tracewheel.operations.approval import DECISIONS, approval_of
-from tracewheel.operations.label_agreement import between_people, calibrate
-from tracewheel.operations.labels import LABELS, WITHDRAWN, Label, add_label, counts, labels_of
+from tracewheel.operations.labels import LABELS, WITHDRAWN, Label, add_label, between_people, calibrate, counts, labels_of
 
 MOST_SHOWN = 100
 

@@ -8,7 +8,7 @@ from typing import Any
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.dashboard.episodes import parsed
-from tracewheel.dashboard.index import find
+from tracewheel.dashboard.find import rate_of, task_history, train_counts
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import sources_of
 from tracewheel.dashboard.task_matrix import SPLITS, Cell, columns_of, one_task, task_rows, tasks_of, with_trajectories
@@ -38,7 +38,7 @@ class TrainRow:
     def __init__(self, task_id: str, about: Mapping[str, Any], counts: Mapping[str, Any]) -> None:
         self.task_id, self.family, self.tier = task_id, str(about.get("family")), about.get("tier")
         self.prompt = str(about.get("prompt") or "")
-        blank = {"episodes": 0, "attempts": 0, "successes": 0, "first": None, "last": None, **find.rate_of(0, 0)}
+        blank = {"episodes": 0, "attempts": 0, "successes": 0, "first": None, "last": None, **rate_of(0, 0)}
         found = blank | dict(counts)
         self.episodes, self.attempts, self.successes = found["episodes"], found["attempts"], found["successes"]
         self.first, self.last, self.posterior, self.ends = (found[name] for name in ("first", "last", "posterior", "ends"))
@@ -49,18 +49,21 @@ def tasks(ask: Ask) -> dict[str, Any]:
     """The matrix of a split; of the training tasks, how often the rollouts solved each."""
     split = ask.one_of("split", (*SPLITS, TRAIN), SPLITS[0])
     if split == TRAIN:
-        shown = _listed(ask, _train(ask), TRAIN_SORTS, "rate")
-        return {"split": split, "progress": ask.index_progress(), "columns": [], "baseline": "", **shown}
+        shelf = ask.shelf(ask.path["run_id"])
+        counts, known = train_counts(shelf), tasks_of(ask.run, TRAIN)
+        every = [TrainRow(name, known.get(name) or counts[name], counts.get(name, {})) for name in {**counts, **known}]
+        shown = _listed(ask, every, TRAIN_SORTS, "rate")
+        return {"split": split, "progress": shelf, "columns": [], "baseline": "", **shown}
     columns = columns_of(split, sources_of(ask.run))
-    every = task_rows(ask.run, split, columns, ask.run.baseline)
-    found = _listed(ask, every, SORTS, "lost")
-    counts = {change: sum(one.change == change for one in every) for change in ("gained", "lost")}
+    rows = task_rows(ask.run, split, columns, ask.run.baseline)
+    found = _listed(ask, rows, SORTS, "lost")
+    changes = {change: sum(one.change == change for one in rows) for change in ("gained", "lost")}
     trajectories = with_trajectories(ask.run, found["rows"], columns)
     return {
         "split": split,
         "columns": columns,
         "baseline": ask.run.baseline,
-        "counts": counts,
+        "counts": changes,
         **found,
         "rows": list(zip(found["rows"], trajectories, strict=True)),
     }
@@ -69,14 +72,12 @@ def tasks(ask: Ask) -> dict[str, Any]:
 @page("/runs/{place}/{run_id}/tasks/{task}", "task.html")
 def task(ask: Ask) -> dict[str, Any]:
     """One task: what it asks, and its history over all runs of the work folder."""
-    task, progress, first = ask.path["task"], ask.index_progress(), ask.whole("from")
-    where, history = ask.desk.library.place(ask.path["place"]), None
-    with ask.desk.indexes.reading(where) as database:
-        if database is not None:
-            history = find.task_history(database, task, find.numbers_of(database, where.only), first, SHOWN)
-    curated = one_task(ask.run, task)
-    if curated is None and history is None and progress.is_whole:
-        raise NotThere(f"neither the curation of run {ask.run.run_id} nor another run of {where.name} has a task {task!r}")
+    task, shelf, first = ask.path["task"], ask.shelf(), ask.whole("from")
+    history, curated = task_history(shelf, task, first, SHOWN), one_task(ask.run, task)
+    if curated is None and history is None and shelf.is_whole:
+        raise NotThere(
+            f"neither the curation of run {ask.run.run_id} nor another run of {ask.path['place']} has a task {task!r}"
+        )
     return {
         "crumbs": [Crumb("Tasks", ask.address("tasks")), Crumb(task)],
         "task": task,
@@ -86,7 +87,7 @@ def task(ask: Ask) -> dict[str, Any]:
         "history": history,
         "first": first,
         "page_size": SHOWN,
-        "progress": progress,
+        "progress": shelf,
         "here": _here(ask.run, task),
     }
 
@@ -101,16 +102,6 @@ def _here(run: FinishedRun, task: str) -> list[tuple[str, str, Cell, str, str]]:
             played = zip(columns, one.cells, with_trajectories(run, [one], columns)[0], strict=True)
             found += [(column.label, split, cell, column.entry, name) for column, cell, name in played if name]
     return found
-
-
-def _train(ask: Ask) -> list[TrainRow]:
-    counts: dict[str, dict[str, Any]] = {}
-    with ask.desk.indexes.reading(ask.desk.library.place(ask.path["place"])) as database:
-        number = None if database is None else find.run_number(database, ask.path["run_id"])
-        if database is not None and number is not None:
-            counts = find.train_counts(database, number)
-    known = tasks_of(ask.run, TRAIN)
-    return [TrainRow(name, known.get(name) or counts[name], counts.get(name, {})) for name in {**counts, **known}]
 
 
 def _listed(ask: Ask, every: list[Any], sorts: Sorts, otherwise: str) -> dict[str, Any]:

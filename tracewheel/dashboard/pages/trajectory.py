@@ -8,9 +8,9 @@ from typing import Any
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.dashboard.branches import branches_of, rows_of
 from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed, trajectory_at
+from tracewheel.dashboard.facts import EpisodeFacts, facts_of
 from tracewheel.dashboard.groups import Advantages, advantages_of
 from tracewheel.dashboard.guard import remembered
-from tracewheel.dashboard.index.facts import EpisodeFacts, facts_of
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.pictures import tree_picture
 from tracewheel.dashboard.review import labels_at

@@ -11,8 +11,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, content_hash
 from tracewheel.environments.base import Observation
 from tracewheel.environments.failure import ToolFailure
-from tracewheel.environments.mcp.args import McpArgs
-from tracewheel.environments.mcp.session import FILES, McpSession
+from tracewheel.environments.mcp.session import FILES, McpArgs, McpSession
 
 
 class McpEnvironment:

@@ -9,9 +9,8 @@ from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
-from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.near_misses import near_misses
-from tracewheel.environments.order_desk.noise import Noise, noise_of_log, with_noise
+from tracewheel.environments.order_desk.agent import DONE, Call, change, fitting, solution, start, through_busy
+from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, Noise, noise_of_log, with_noise
 from tracewheel.environments.order_desk.stock import DESKS, desk_of
 from tracewheel.environments.order_desk.tasks import (
     CANCEL,
@@ -24,8 +23,44 @@ from tracewheel.environments.order_desk.tasks import (
     Order,
     make_task,
     order_desk_task,
+    wanted,
 )
 from tracewheel.environments.spread import spread_tasks
+
+
+def near_misses(task: Task) -> dict[str, list[Call]]:
+    """Calls that almost solve the task, by what is wrong with them."""
+    changes = wanted(task.initial_state, task.goal)
+    right = [change(task, number, action) for number, action in changes.items()]
+    others = [order for order in task.initial_state["orders"] if order["id"] not in changes]
+
+    def tried(*calls: Call) -> list[Call]:
+        return through_busy(task, [*start(task), *calls, DONE])
+
+    def deed(order: Order) -> Call:
+        return change(task, order["id"], fitting(order))
+
+    found = {"told_only": tried(), "half_done": tried(*right[:-1])}
+    for order in others:
+        whose = "own" if order["customer"] == task.goal["customer"] else "another_customers"
+        found[f"extra_change_{whose}"] = tried(*right, deed(order))
+        found[f"wrong_place_{whose}"] = tried(*right[:-1], deed(order))
+    tool, args = right[-1]
+    if tool == REFUND:
+        found["wrong_type"] = tried(*right[:-1], (tool, args | {"amount": str(args["amount"])}))
+        found["not_a_whole_number"] = tried(*right[:-1], (tool, args | {"amount": float(args["amount"])}))
+        found["too_little"] = tried(*right[:-1], (tool, args | {"amount": args["amount"] - 1}))
+        found["too_much"] = tried(*right[:-1], (tool, args | {"amount": args["amount"] + 1}))
+    else:
+        found["wrong_type"] = tried(*right[:-1], (tool, {"order": [args["order"]]}))
+    found["wrong_case"] = tried(*right[:-1], (tool, args | {"order": args["order"].lower()}))
+    if FIRST_CHOICE in task.initial_state:
+        found["kept_first_choice"] = tried(start(task)[-1])
+    solved, busy = solution(task), min(task.initial_state.get(BUSY, ()), default=0)
+    if 0 < busy < len(solved):
+        found["gave_up_when_busy"] = [*solved[:busy], DONE]
+    return found
+
 
 SYSTEM_PROMPT = "You work at an order desk."
 ECHO_LIMIT = 32

@@ -9,26 +9,107 @@ from tracewheel.config.base import Strict
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Observation, function_tool
-from tracewheel.environments.refund_desk.agent import solution
-from tracewheel.environments.refund_desk.logged import check_state
-from tracewheel.environments.refund_desk.near_misses import near_misses
+from tracewheel.environments.refund_desk.agent import Call, act, close, deed, inquiry, lookup, solution
 from tracewheel.environments.refund_desk.policy import (
+    CANCEL,
     CANCELLED,
     CARD,
     DELIVERED,
+    EXCHANGE,
     EXCHANGED,
+    GIFT,
     OPEN,
     OUTCOMES,
     POLICY,
+    REFUND,
     REFUNDED,
+    REFUSED,
     VOUCHER,
     Order,
 )
 from tracewheel.environments.refund_desk.stock import ITEMS
-from tracewheel.environments.refund_desk.talk import brief_of
+from tracewheel.environments.refund_desk.talk import ASKED, LOST, SAID, brief_of
 from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task, refund_desk_task
 from tracewheel.environments.spread import spread_tasks
 from tracewheel.environments.users import CheckedUser, UserConfig, make_user
+
+FIELDS = {"id": str, "customer": str, "item": str, "days": int, "paid": str, "status": str}
+WISHES, NUMBERS = (REFUND, EXCHANGE, CANCEL), (SAID, ASKED, LOST)
+
+
+def check_state(state: Any) -> None:
+    """Check `initial_state`.
+
+    Raises:
+        DataError: it is incomplete or inconsistent; the message says how.
+    """
+    orders = state.get("orders") if isinstance(state, dict) else None
+    if not isinstance(orders, list) or not orders or not all(_is_order(order) for order in orders):
+        raise DataError(f"'initial_state.orders' needs a list of orders, each with {', '.join(FIELDS)}")
+    if len({order["id"] for order in orders}) < len(orders):
+        raise DataError("'initial_state.orders': two orders have one id")
+    user = state.get("user")
+    if not isinstance(user, dict):
+        raise DataError("'initial_state.user' needs what the customer knows and wants")
+    if user.get("wish") not in WISHES or user.get("number") not in NUMBERS:
+        raise DataError(f"'initial_state.user' needs 'wish' ({', '.join(WISHES)}) and 'number' ({', '.join(NUMBERS)})")
+    if not isinstance(user.get("used"), bool) or type(user.get("style")) is not int:
+        raise DataError("'initial_state.user' needs 'used', true or false, and 'style', a whole number")
+    if not {"instead", "change"} <= user.keys():
+        raise DataError("'initial_state.user' needs 'instead' and 'change', null for none")
+    own = [order["item"] for order in orders if order["customer"] == user.get("customer")]
+    change = user["change"]
+    if change is not None and not isinstance(change, dict):
+        raise DataError("'initial_state.user.change' is null or an object")
+    for place, item in (("item", user.get("item")), ("change.item", (change or {}).get("item", user.get("item")))):
+        if own.count(item) != 1:
+            raise DataError(f"'initial_state.user.{place}' needs an item of which the customer has one order")
+    wish = (change or {}).get("wish", user["wish"])
+    if wish not in WISHES:
+        raise DataError(f"'initial_state.user.change.wish' is none of {', '.join(WISHES)}")
+    if wish == EXCHANGE and (change or {}).get("instead", user["instead"]) not in ITEMS:
+        raise DataError("'initial_state.user.instead' needs an item of the shop's for an exchange")
+
+
+def _is_order(order: Any) -> bool:
+    if not isinstance(order, dict) or not all(type(order.get(name)) is kind for name, kind in FIELDS.items()):
+        return False
+    return order["status"] in (OPEN, DELIVERED) and order["paid"] in (CARD, GIFT) and order["days"] > 0
+
+
+def near_misses(task: Task) -> dict[str, list[Call]]:
+    """Questions and calls that almost solve the task, by what is wrong with them."""
+    outcome, number = task.goal["outcome"], task.goal["order"]["id"]
+    talk, done = [*lookup(task), *inquiry(task)], act(task)
+    found = {
+        "left_open": [*talk, *done],
+        "told_wrongly": [*talk, *done, close(next(other for other in OUTCOMES if other != outcome))],
+        "closed_too_early": [*talk, close(outcome), *done] if done else [*talk, deed(task), close(outcome)],
+    }
+    for order in task.initial_state["orders"]:
+        if order["id"] == number:
+            continue
+        whose = "own" if order["customer"] == task.initial_state["user"]["customer"] else "another_customers"
+        found[f"extra_change_{whose}"] = [*talk, *done, ("cancel", {"order": order["id"]}), close(outcome)]
+        if done:
+            found[f"wrong_place_{whose}"] = [*talk, _with(deed(task), order=order["id"]), close(outcome)]
+    if outcome == REFUSED:
+        return found | {"done_though_forbidden": [*talk, deed(task), close(outcome)]}
+    found["refused_though_allowed"] = [*talk, close(REFUSED)]
+    found["told_not_done"] = [*talk, close(outcome)]
+    found["wrong_type"] = [*talk, _with(deed(task), order=[number]), close(outcome)]
+    if deed(task)[0] == REFUND:
+        other = CARD if deed(task)[1]["to"] == VOUCHER else VOUCHER
+        found["wrong_way"] = [*talk, _with(deed(task), to=other), close(outcome)]
+    if deed(task)[0] == EXCHANGE:
+        item = next(item for item in ITEMS if item != deed(task)[1]["item"])
+        found["wrong_item"] = [*talk, _with(deed(task), item=item), close(outcome)]
+    return found
+
+
+def _with(call: Call, **args: Any) -> Call:
+    return call[0], call[1] | args
+
 
 ECHO_LIMIT = 32
 

@@ -11,7 +11,7 @@ from typing import Any
 from tracewheel.config import AuditSections, RubricConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import write_json
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import parse_kind
 from tracewheel.core.types import Task
 from tracewheel.environments import Solver, TaskMaker, make_environment, open_environment

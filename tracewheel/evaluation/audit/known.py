@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tracewheel.core.types import Task
 from tracewheel.curation.curated_folder import EPISODES_FILE
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.probes import shortest
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.environments import make_environment
 from tracewheel.evaluation.audit.play import Call
 

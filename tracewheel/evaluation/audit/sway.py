@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from tracewheel.core.given_kinds import give_changed
+from tracewheel.core.kind_table import give_changed
 from tracewheel.core.kinds import kind_text, parse_kind
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Task

@@ -2,20 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects import openai_errors
-from tracewheel.gateway.dialects.chat_messages import read_messages
-from tracewheel.gateway.dialects.chat_stream import chat_events
-from tracewheel.gateway.dialects.chat_words import created_by, logprob_list, usage
-from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
-from tracewheel.gateway.dialects.fields import Fields, refuse, unsupported, wrong_value
-from tracewheel.gateway.dialects.messages import check_calls, checked_tools, said
-from tracewheel.gateway.dialects.pieces import content_tokens
-from tracewheel.gateway.dialects.said import Said
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
+from tracewheel.gateway.dialects.dialect import (
+    Asked,
+    Dialect,
+    Event,
+    Said,
+    call_pieces,
+    content_pieces,
+    content_tokens,
+    openai_error,
+    reasoning_pieces,
+    reasoning_tokens,
+)
+from tracewheel.gateway.dialects.fields import (
+    Fields,
+    ToolChoice,
+    assistant,
+    check_calls,
+    checked_tools,
+    openai_choice,
+    refuse,
+    said,
+    text_of,
+    tool_call,
+    tool_reply,
+    unsupported,
+    wrong_value,
+)
+from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken
+
+
+def created_by(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any]:
+    """The head of an answer. Its fingerprint is the policy's version."""
+    return {
+        "id": f"chatcmpl-{reply.id}",
+        "created": created,
+        "model": asked.request.model,
+        "system_fingerprint": f"policy-{reply.policy_version}",
+    }
+
+
+def usage(replies: Sequence[ChatReply]) -> dict[str, Any]:
+    """Tokens of the context, once, and of all answers."""
+    completion = sum(len(reply.tokens) for reply in replies)
+    return {
+        "prompt_tokens": replies[0].prompt_tokens,
+        "completion_tokens": completion,
+        "total_tokens": replies[0].prompt_tokens + completion,
+        "prompt_tokens_details": {"cached_tokens": replies[0].cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": sum(map(reasoning_tokens, replies))},
+    }
+
+
+def logprob_list(tokens: Sequence[SampledToken], alternatives: int) -> dict[str, Any] | None:
+    """Log-probabilities of tokens; None where there is no token, as for a call without text."""
+    content = [
+        {**_logprob(token.text, token.logprob), "top_logprobs": [_logprob(*one) for one in token.alternatives[:alternatives]]}
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None} if content else None
+
+
+def _logprob(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+
+def chat_events(asked: Asked, replies: Sequence[ChatReply], created: int) -> list[Event]:
+    """The chunks of all answers, and at the end the usage where it is asked for."""
+    head = {**created_by(asked, replies[0], created), "object": "chat.completion.chunk"}
+    wants_usage = bool((asked.body.get("stream_options") or {}).get("include_usage"))
+    extra: dict[str, Any] = {"usage": None} if wants_usage else {}
+    events = [
+        Event(None, {**head, "choices": [{"index": index, "finish_reason": None, "logprobs": None, **choice}], **extra})
+        for index, reply in enumerate(replies)
+        for choice in _choices(asked, reply)
+    ]
+    if asked.body.get("return_token_ids"):
+        events[0].data["prompt_token_ids"] = list(replies[0].prompt_ids)
+    if wants_usage:
+        events.append(Event(None, {**head, "choices": [], "usage": usage(replies)}))
+    return events
+
+
+def _choices(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
+    """What is new in each chunk. Log-probabilities come with their text, or all at the end beside all ids."""
+    whole, wanted = bool(asked.body.get("return_token_ids")), asked.request.logprobs
+    calls = reply.message.get("tool_calls") or ()
+    content = content_pieces(reply)
+    yield {"delta": {"role": "assistant", "content": None if calls and not content else "", "refusal": None}}
+    for piece in reasoning_pieces(reply):
+        yield {"delta": {"reasoning_content": piece.text}}
+    spelled = any(piece.token is not None for piece in content)
+    for piece in content:
+        choice: dict[str, Any] = {"delta": {"content": piece.text}}
+        if wanted is not None and not whole and piece.token is not None:
+            choice["logprobs"] = logprob_list([piece.token], wanted)
+        yield choice
+    for index, call in enumerate(calls):
+        function = call["function"]
+        opened = {"id": call["id"], "type": "function", "function": {"name": function["name"], "arguments": ""}}
+        yield {"delta": {"tool_calls": [{"index": index, **opened}]}}
+        for text in call_pieces(function["arguments"]):
+            yield {"delta": {"tool_calls": [{"index": index, "function": {"arguments": text}}]}}
+    last: dict[str, Any] = {"delta": {}, "finish_reason": reply.finish_reason}
+    if wanted is not None and (whole or (content and not spelled)):
+        last["logprobs"] = logprob_list(reply.tokens, wanted)
+    if whole:
+        last["token_ids"] = [token.id for token in reply.tokens]
+    yield last
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+REASONING = ("reasoning_content", "reasoning")  # the second is what newer servers call it
+
+
+def read_messages(fields: Fields) -> list[Message]:
+    """The messages in one form; `developer` is the newer name of `system`.
+
+    Raises:
+        Refusal: there are none, or one is wrong.
+    """
+    messages = [_read(message) for message in fields.objects("messages")]
+    if fields.get("messages") is None:
+        raise fields.missing("messages")
+    if not messages:
+        raise refuse("Invalid 'messages': empty array. Expected an array with minimum length 1.", "messages", "empty_array")
+    return messages
+
+
+def _read(message: Fields) -> Message:
+    role = message.text("role")
+    if role not in ROLES:
+        raise wrong_value(role, ROLES, message.at("role"))
+    if role == "assistant":
+        return _assistant(message)
+    if message.get("content") is None:
+        raise message.missing("content")
+    content = text_of(message, "content")
+    if role == "tool":
+        return tool_reply(message.text("tool_call_id"), content)
+    made: Message = {"role": "system" if role == "developer" else role, "content": content}
+    if name := message.optional_text("name"):
+        made["name"] = name
+    return made
+
+
+def _assistant(message: Fields) -> Message:
+    for name in ("audio", "function_call"):
+        if message.get(name) is not None:
+            raise unsupported("not supported by this endpoint", message.at(name))
+    calls = [_call(one) for one in message.objects("tool_calls")]
+    if message.get("content") is None and not calls and message.get("refusal") is None:
+        raise message.missing("content")
+    text = text_of(message, "content") or message.optional_text("refusal") or ""
+    return assistant(text, _reasoning(message), calls)
+
+
+def _reasoning(message: Fields) -> str:
+    return next((found for name in REASONING if (found := message.optional_text(name))), "")
+
+
+def _call(one: Fields) -> dict[str, Any]:
+    if one.choice("type", ["function"]) is None:
+        raise one.missing("type")
+    function = one.needed("function")
+    return tool_call(one.text("id"), function.text("name"), function.text("arguments"))
+
 
 READ = {"messages", "model", "tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens", "max_tokens", "n", "stop"}
 READ |= {"stream", "stream_options", "logprobs", "top_logprobs", "temperature", "top_p", "seed", "response_format"}
@@ -89,11 +244,11 @@ class ChatCompletions(Dialect):
 
     def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
         """See `Dialect`."""
-        return openai_errors.error_body(refusal)
+        return openai_error(refusal)
 
     def error_event(self, refusal: Refusal, request_id: str) -> Event:
         """See `Dialect`."""
-        return Event(None, openai_errors.error_body(refusal))
+        return Event(None, openai_error(refusal))
 
 
 def _choice(asked: Asked, reply: ChatReply, index: int) -> dict[str, Any]:

@@ -1,11 +1,17 @@
-"""Reads the fields of a request body strictly. What is wrong is refused in the vendors' words, with the field's name."""
+"""Reads the parts of a request that all dialects have: fields, messages and the choice of tools.
+
+Reading is strict. What is wrong is refused in the vendors' words, with the field's name.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.gateway.exchange import Refusal
+from tracewheel.gateway.exchange import Message, Refusal
+from tracewheel.traces.readers.tools import as_tools
 
 NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
 
@@ -176,3 +182,175 @@ class Fields:
                     raise unsupported(f"not supported by this endpoint{allowed}", self.at(name))
             elif name not in known:
                 raise refuse(f"Unknown parameter: '{self.at(name):.80}'.", self.at(name)[:80], "unknown_parameter")
+
+
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+
+
+def tool_call(identity: str, name: str, arguments: str) -> dict[str, Any]:
+    """A tool call."""
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def assistant(text: str, reasoning: str = "", calls: list[dict[str, Any]] | None = None) -> Message:
+    """An assistant message: no content beside calls is None, and keys without a value are absent."""
+    message: Message = {"role": "assistant", "content": (text or None) if calls else text}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def said(message: Message) -> Message:
+    """What a program gets to see of a reply's message, and so what comes back of it."""
+    calls = [
+        tool_call(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls") or ()
+    ]
+    return assistant(message.get("content") or "", message.get("reasoning_content") or "", calls)
+
+
+def tool_reply(call_id: str, content: str) -> Message:
+    """What a tool answered."""
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def text_of(fields: Fields, name: str) -> str:
+    """A content: a text, or parts of text, which are joined.
+
+    Raises:
+        Refusal: it holds a part that is not text.
+    """
+    content = fields.get(name)
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise wrong_type(content, "one of a string or array of objects", fields.at(name))
+    return "".join(part_text(part) for part in fields.objects(name))
+
+
+def part_text(part: Fields) -> str:
+    """The text of a content part.
+
+    Raises:
+        Refusal: the part is an image, audio, a file, or unknown.
+    """
+    kind = part.text("type")
+    if kind not in TEXT_PARTS:
+        text = f"Invalid value: {kind!r:.80}. This model reads text only; supported values are: 'text'."
+        raise refuse(text, part.at("type"), "invalid_value")
+    return part.text("refusal" if kind == "refusal" else "text")
+
+
+def checked_tools(tools: list[dict[str, Any]], name: str = "tools") -> list[dict[str, Any]]:
+    """Tools of any vendor's form in OpenAI's.
+
+    Raises:
+        Refusal: two have the same name.
+    """
+    shaped = as_tools(tools)
+    if len(shaped) != len(tools):
+        raise refuse(f"Invalid '{name}': tool names must be unique.", name, "invalid_value")
+    return [{**tool, "function": _shown(tool["function"])} for tool in shaped]
+
+
+def _shown(function: dict[str, Any]) -> dict[str, Any]:
+    """A function as the model is shown it: `strict` asks the server to decode in some way, and is no part of the tool."""
+    return {name: value for name, value in function.items() if name != "strict"}
+
+
+def check_calls(messages: list[Message], param: str) -> None:
+    """Check that replies of tools follow their calls and that each call has its reply, as the vendors do.
+
+    Raises:
+        Refusal: they do not.
+    """
+    open_calls: Counter[str] = Counter()
+    for message in messages:
+        if message["role"] == "tool":
+            if not open_calls[message["tool_call_id"]]:
+                found = message["tool_call_id"]
+                raise refuse(f"No tool call found for the tool output with id {found!r:.80} in the message before.", param)
+            open_calls[message["tool_call_id"]] -= 1
+            if not open_calls[message["tool_call_id"]]:
+                del open_calls[message["tool_call_id"]]
+            continue
+        if open_calls:
+            break
+        open_calls = Counter(one["id"] for one in message.get("tool_calls") or ())
+    if open_calls:
+        missing = ", ".join(open_calls.elements())[:200]
+        raise refuse(
+            f"No tool output found for these tool calls, which must be answered by the next messages: {missing}.", param
+        )
+
+
+PARAM = "tool_choice"
+
+
+@dataclass(frozen=True)
+class ToolChoice:
+    """Tools in OpenAI's form, and which of them must be called; `tool` is None where the model chooses among them."""
+
+    tools: list[dict[str, Any]]
+    tool: str | None = None
+    must_call: bool = False
+
+
+def choose(tools: list[dict[str, Any]], mode: str, param: str, names: list[str] | None = None) -> ToolChoice:
+    """The tools of a turn.
+
+    Args:
+        tools: The tools offered.
+        mode: "none" takes them away, "auto" lets the model choose, "required" asks for a call.
+        param: Where the choice stands in the request.
+        names: The tools that may be called, None for all.
+
+    Raises:
+        Refusal: a call is asked for without a tool, or of one that is not offered.
+    """
+    if mode == "none":
+        return ToolChoice([])
+    offered = [tool["function"]["name"] for tool in tools]
+    unknown = [name for name in names or () if name not in offered]
+    if unknown:
+        raise refuse(f"Tool choice {unknown[0]!r:.80} not found in 'tools' parameter.", param, "invalid_value")
+    if names is not None:
+        tools = [tool for tool in tools if tool["function"]["name"] in names]
+    if mode != "required":
+        return ToolChoice(tools)
+    if not tools:
+        raise refuse(f"'{param}' is only allowed when 'tools' are specified.", param, "invalid_value")
+    return ToolChoice(tools, tools[0]["function"]["name"] if len(tools) == 1 else None, True)
+
+
+def openai_choice(fields: Fields, tools: list[dict[str, Any]], *, nested: bool) -> ToolChoice:
+    """The tools of a turn, by OpenAI's `tool_choice`.
+
+    Args:
+        fields: The request.
+        tools: The tools offered.
+        nested: Whether names and allowed tools stand in objects of their own, as in Chat Completions, or beside the type.
+
+    Raises:
+        Refusal: the choice is none of the protocol's, or as for `choose`.
+    """
+    given = fields.get(PARAM)
+    if given is None or isinstance(given, str):
+        if given not in (None, "none", "auto", "required"):
+            raise wrong_value(given, ["none", "auto", "required"], PARAM)
+        return choose(tools, given or "auto", PARAM)
+    if not isinstance(given, dict):
+        raise wrong_type(given, "one of a string or an object", PARAM)
+    choice = Fields(given, PARAM)
+
+    def name_of(holder: Fields) -> str:
+        return (holder.needed("function") if nested else holder).text("name")
+
+    if choice.text("type") == "function":
+        return choose(tools, "required", PARAM, [name_of(choice)])
+    if choice.text("type") != "allowed_tools":
+        raise wrong_value(choice.text("type"), ["function", "allowed_tools"], f"{PARAM}.type")
+    allowed = choice.needed("allowed_tools") if nested else choice
+    names = [name_of(tool) for tool in allowed.objects("tools")]
+    return choose(tools, allowed.choice("mode", ["auto", "required"]) or "auto", PARAM, names)

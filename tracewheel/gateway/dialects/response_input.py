@@ -6,9 +6,17 @@ import base64
 import binascii
 from typing import Any
 
-from tracewheel.gateway.dialects.fields import Fields, refuse, wrong_type, wrong_value
-from tracewheel.gateway.dialects.messages import assistant, call, text_of, tool_reply
-from tracewheel.gateway.dialects.said import Said
+from tracewheel.gateway.dialects.dialect import Said
+from tracewheel.gateway.dialects.fields import (
+    Fields,
+    assistant,
+    refuse,
+    text_of,
+    tool_call,
+    tool_reply,
+    wrong_type,
+    wrong_value,
+)
 from tracewheel.gateway.exchange import Message
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -80,7 +88,7 @@ class _Reader:
                     self._end_turn()
                 self._thought += self._reasoning(item)
             case "function_call":
-                self._calls.append(call(item.text("call_id"), item.text("name"), item.text("arguments")))
+                self._calls.append(tool_call(item.text("call_id"), item.text("name"), item.text("arguments")))
             case "function_call_output":
                 self._end_turn()
                 self._messages.append(tool_reply(item.text("call_id"), _output(item)))

@@ -2,20 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects import openai_errors
-from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event
-from tracewheel.gateway.dialects.fields import Fields, unsupported, wrong_value
-from tracewheel.gateway.dialects.messages import check_calls, checked_tools
-from tracewheel.gateway.dialects.messages import said as shown
-from tracewheel.gateway.dialects.response_input import earlier_messages, read_input
-from tracewheel.gateway.dialects.response_output import make_output, response_usage
-from tracewheel.gateway.dialects.response_stream import response_events
-from tracewheel.gateway.dialects.said import Said
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
+from tracewheel.gateway.dialects.dialect import (
+    Asked,
+    Dialect,
+    Event,
+    Said,
+    call_pieces,
+    content_pieces,
+    content_tokens,
+    openai_error,
+    reasoning_pieces,
+    reasoning_tokens,
+)
+from tracewheel.gateway.dialects.fields import (
+    Fields,
+    ToolChoice,
+    check_calls,
+    checked_tools,
+    openai_choice,
+    unsupported,
+    wrong_value,
+)
+from tracewheel.gateway.dialects.fields import said as shown
+from tracewheel.gateway.dialects.response_input import earlier_messages, read_input, sealed
+from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal, SampledToken
+
+ENCRYPTED = "reasoning.encrypted_content"
+
+
+def make_output(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
+    """Thinking, text and calls of a turn as items."""
+    message = reply.message
+    calls = message.get("tool_calls") or ()
+    status = "incomplete" if reply.finish_reason == "length" else "completed"
+    items: list[dict[str, Any]] = []
+    if thought := message.get("reasoning_content"):
+        item: dict[str, Any] = {"id": f"rs_{reply.id}", "type": "reasoning", "summary": [], "status": status}
+        item["content"] = [{"type": "reasoning_text", "text": thought}]
+        if ENCRYPTED in (asked.body.get("include") or ()):
+            item["encrypted_content"] = sealed(thought)
+        items.append(item)
+    if message.get("content") or not calls:
+        part: dict[str, Any] = {"type": "output_text", "text": message.get("content") or "", "annotations": [], "logprobs": []}
+        if asked.request.logprobs is not None:
+            part["logprobs"] = [logprob(token, asked.request.logprobs, with_bytes=True) for token in content_tokens(reply)]
+        items.append({"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "status": status, "content": [part]})
+    for index, call in enumerate(calls):
+        items.append(
+            {
+                "id": f"fc_{reply.id}_{index}",
+                "type": "function_call",
+                "status": status,
+                "call_id": call["id"],
+                "name": call["function"]["name"],
+                "arguments": call["function"]["arguments"],
+            }
+        )
+    return items
+
+
+def logprob(token: SampledToken, alternatives: int, *, with_bytes: bool = False) -> dict[str, Any]:
+    """A token's log-probability; the vendor gives bytes in whole answers only."""
+
+    def one(text: str, value: float) -> dict[str, Any]:
+        return {"token": text, "logprob": value, **({"bytes": list(text.encode())} if with_bytes else {})}
+
+    return {**one(token.text, token.logprob), "top_logprobs": [one(*other) for other in token.alternatives[:alternatives]]}
+
+
+def response_usage(reply: ChatReply) -> dict[str, Any]:
+    """Tokens of the context and of the turn."""
+    return {
+        "input_tokens": reply.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": reply.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": len(reply.tokens),
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens(reply)},
+        "total_tokens": reply.prompt_tokens + len(reply.tokens),
+    }
+
+
+def response_events(asked: Asked, reply: ChatReply, opening: dict[str, Any], whole: dict[str, Any]) -> list[Event]:
+    """All events: `opening` is the answer before anything was said, `whole` the complete one."""
+    events: list[dict[str, Any]] = [{"type": f"response.{state}", "response": opening} for state in ("created", "in_progress")]
+    for index, item in enumerate(whole["output"]):
+        before = {**item, "status": "in_progress", **({"content": []} if "content" in item else {"arguments": ""})}
+        before.pop("encrypted_content", None)
+        events.append({"type": "response.output_item.added", "output_index": index, "item": before})
+        place = {"item_id": item["id"], "output_index": index}
+        events += ({**event, **place} for event in _within(item, reply, asked.request.logprobs))
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": f"response.{whole['status']}", "response": whole})
+    return [Event(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(events)]
+
+
+def _within(item: dict[str, Any], reply: ChatReply, wanted: int | None) -> Iterator[dict[str, Any]]:
+    """What happens to an item between its beginning and its end."""
+    if item["type"] == "function_call":
+        for text in call_pieces(item["arguments"]):
+            yield {"type": "response.function_call_arguments.delta", "delta": text}
+        yield {"type": "response.function_call_arguments.done", "name": item["name"], "arguments": item["arguments"]}
+        return
+    part = item["content"][0]
+    name = "response.reasoning_text" if item["type"] == "reasoning" else "response.output_text"
+    yield _part("added", {**part, "text": "", **({"logprobs": []} if "logprobs" in part else {})})
+    for piece in reasoning_pieces(reply) if item["type"] == "reasoning" else content_pieces(reply):
+        shown = [] if wanted is None or piece.token is None else [logprob(piece.token, wanted)]
+        yield {"type": f"{name}.delta", "content_index": 0, "delta": piece.text} | _logprobs(item, shown)
+    bare = [] if wanted is None else [logprob(token, wanted) for token in content_tokens(reply)]
+    yield {"type": f"{name}.done", "content_index": 0, "text": part["text"]} | _logprobs(item, bare)
+    yield _part("done", part)
+
+
+def _logprobs(item: dict[str, Any], shown: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"logprobs": shown} if item["type"] == "message" else {}
+
+
+def _part(what: str, part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": f"response.content_part.{what}", "content_index": 0, "part": part}
+
 
 READ = {"input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream", "text"}
 READ |= {"temperature", "top_p", "top_logprobs", "include", "previous_response_id", "store", "metadata", "reasoning", "user"}
@@ -107,11 +214,11 @@ class Responses(Dialect):
 
     def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
         """See `Dialect`."""
-        return openai_errors.error_body(refusal)
+        return openai_error(refusal)
 
     def error_event(self, refusal: Refusal, request_id: str) -> Event:
         """See `Dialect`. The vendor's clients raise what stands under `error`."""
-        error = openai_errors.error_body(refusal)["error"]
+        error = openai_error(refusal)["error"]
         flat = {"message": error["message"], "code": error["code"], "param": error["param"]}
         return Event("error", {"type": "error", "sequence_number": 0, **flat, "error": error})
 

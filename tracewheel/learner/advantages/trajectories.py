@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import AdvantageConfig
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.learner.advantages.group_statistics import Groups
 
 # The function of each kind of advantage. Those in `COMPARING` take rewards, groups and the settings of their kind.

@@ -10,7 +10,7 @@ import torch
 
 from tracewheel.config import DeepSpeedConfig, PassesConfig, PolicyConfig, UpdateSections, WarmStartConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.learner.backends.backend import Backend, LocalBackend
 from tracewheel.learner.backends.processes import world_size
 from tracewheel.learner.models import FullModels, Models

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from tracewheel.config import SurrogateConfig
-from tracewheel.core.plugins import import_class
+from tracewheel.core.kind_table import import_class
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
 from tracewheel.learner.losses.bounds import SurrogateTokens, bounded
 from tracewheel.learner.losses.diagnostics import Diagnostics, diagnose

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from tracewheel.core.types import content_hash
 from tracewheel.environments.recorded.environment import unrecorded_tools
-from tracewheel.scoring.adjustments import PROCESS
-from tracewheel.scoring.breakdown import verifier_marks
+from tracewheel.scoring.adjustments import PROCESS, verifier_marks
 from tracewheel.scoring.flaws import LEAST_STEP, steps_of
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.verifiers.judges.attacks import Suspected

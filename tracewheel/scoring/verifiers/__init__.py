@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracewheel.core.given_kinds import OWN_CLASS
-from tracewheel.core.kind_table import KindTable
+from tracewheel.core.kind_table import OWN_CLASS, KindTable
 from tracewheel.core.kinds import build, check_reach, parse_kind
 from tracewheel.core.own_code import guard
 from tracewheel.scoring.verifiers.base import (
@@ -22,7 +21,7 @@ from tracewheel.scoring.verifiers.returns import CHECKS
 VERIFIERS = KindTable(
     "tracewheel.verifiers",
     {
-        "answer_match": "tracewheel.scoring.verifiers.answer_match:AnswerMatchVerifier",
+        "answer_match": "tracewheel.scoring.verifiers.exact_match:AnswerMatchVerifier",
         "budget": "tracewheel.scoring.verifiers.budget:BudgetVerifier",
         "exact_match": "tracewheel.scoring.verifiers.exact_match:ExactMatchVerifier",
         "format": "tracewheel.scoring.verifiers.format:FormatVerifier",
@@ -66,7 +65,7 @@ def make_verifier(kind: str) -> AnyVerifier:
     """Make a verifier: a built-in name, or `module:Class` for your own, with arguments as in `core.kinds`.
 
     `kind` may come from data: of kinds that are not built in, or that reach beyond their arguments, those that the user named
-    are made (`core.given_kinds`).
+    are made (`core.kind_table`).
 
     Raises:
         ConfigError: there is no such verifier, it does not take the arguments, or only data names it.

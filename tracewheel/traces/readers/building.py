@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import may_import
+from tracewheel.core.kind_table import may_import
 from tracewheel.core.kinds import own_classes
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord

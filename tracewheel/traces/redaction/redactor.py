@@ -21,11 +21,22 @@ from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import Quarantined, withheld
 from tracewheel.traces.redaction.detector import Detector, Triggers
 from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
-from tracewheel.traces.redaction.known_values import Found, KnownSecrets, telling_secrets
+from tracewheel.traces.redaction.known_values import (
+    CERTAIN,
+    KNOWN_ELSEWHERE,
+    SECRETS_ONLY,
+    Found,
+    KnownSecrets,
+    Search,
+    apart,
+    is_made,
+    names_in,
+    parts,
+    telling_secrets,
+)
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
-from tracewheel.traces.redaction.search import CERTAIN, KNOWN_ELSEWHERE, SECRETS_ONLY, Search, apart, is_made, names_in, parts
 from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped, base64_runs
 
 CONTENT = ("tools", "environment", "info", "model", "created")

@@ -4,7 +4,7 @@ from collections import Counter, OrderedDict, deque
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.core.strict_json import check_json
@@ -167,7 +167,6 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(expected=PLAIN, claim=PLAIN.map(encode) | JSON, strict=st.booleans(), view=st.sampled_from(sorted(VIEWS)))
 def test_no_claim_of_an_agent_makes_the_grading_raise(expected, claim, strict, view):
     goal = {"types": "strict" if strict else "equal"}

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.environments import make_environment
 from tracewheel_worlds.retrieval.agent import look, solution
 from tracewheel_worlds.retrieval.environment import RetrievalArgs, RetrievalEnvironment

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.quality.counts import BINS, histogram
-from tracewheel.curation.quality.report import quality_report, write_quality
+from tracewheel.curation.quality import BINS, histogram, quality_report, write_quality
 from tracewheel.dashboard.files import write_quality_page
 
 HOSTILE = "</style><script>document.title='owned'</script><img src=x onerror=\"alert(1)\"><!--&amp;"

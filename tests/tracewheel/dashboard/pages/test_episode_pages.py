@@ -12,7 +12,7 @@ from tracewheel.dashboard.sources import rollouts_of
 
 
 @pytest.fixture(scope="module")
-def run(library, run_ids, indexed):
+def run(library, run_ids, shelf):
     """The second run: it has a champion, and a gate that compared with it."""
     importlib.import_module(LEARNER)
     return library.run(next(iter(library.places)), run_ids[-1])

@@ -8,8 +8,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from tracewheel.dashboard.app import create_app
-from tracewheel.dashboard.index.build import Indexer
-from tracewheel.dashboard.index.process import is_current
 from tracewheel.dashboard.library import Library
 
 
@@ -17,10 +15,6 @@ from tracewheel.dashboard.library import Library
 def page(programs, whole_page):
     app = create_app(Library([programs]))
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as visitor:
-        (place,) = app.state.desk.library.places.values()
-        while not is_current(place, place.path / ".dashboard"):
-            Indexer(place, place.path / ".dashboard").run()
-
         yield partial(whole_page, visitor)
 
 

@@ -15,8 +15,8 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.processes import free_port
 from tracewheel.core.types import Task
 from tracewheel.environments.failure import ToolFailure
-from tracewheel.environments.mcp.args import McpArgs
 from tracewheel.environments.mcp.environment import McpEnvironment
+from tracewheel.environments.mcp.session import McpArgs
 
 SERVER = str(Path(__file__).parent / "shop_server.py")
 COMMAND = (sys.executable, SERVER)

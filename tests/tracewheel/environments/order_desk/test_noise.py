@@ -13,8 +13,7 @@ from tracewheel.environments import make_environment
 from tracewheel.environments.episode import play_calls
 from tracewheel.environments.order_desk import noise, wording
 from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
-from tracewheel.environments.order_desk.near_misses import near_misses
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, near_misses
 from tracewheel.environments.order_desk.noise import BUSY, CHOOSING, FIRST_CHOICE, with_noise
 from tracewheel.environments.order_desk.tasks import OPEN, SHIPPED, order_desk_task, wanted
 

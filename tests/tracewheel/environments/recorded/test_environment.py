@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.replay import judge, replay_traces
 from tracewheel.environments import OpeningProvider, Solver, make_environment

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
 from tracewheel.environments.workspace.agent import solution

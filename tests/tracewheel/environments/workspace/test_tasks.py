@@ -9,8 +9,7 @@ import pytest
 
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, selected_files, workspace_task
 from tracewheel.scoring.verifiers import make_verifier
 

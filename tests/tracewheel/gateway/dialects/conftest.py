@@ -11,7 +11,7 @@ import openai
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from tracewheel.gateway.dialects.messages import assistant, call
+from tracewheel.gateway.dialects.fields import assistant, tool_call
 from tracewheel.gateway.endpoint import Limits
 from tracewheel.gateway.exchange import ChatReply, SampledToken
 from tracewheel.gateway.server import GatewayServer
@@ -37,7 +37,7 @@ class ScriptedDoor:
 
     def reply(self, text="", *, thinking="", calls=(), texts=None, wait=0.0, **fields):
         """Append a reply to the script; returns its message. Calls are ids, names and texts of arguments."""
-        message = assistant(text, thinking, [call(*one) for one in calls])
+        message = assistant(text, thinking, [tool_call(*one) for one in calls])
         thought = (f"<think>{thinking}", "</think>") if thinking else ()
         spelled = texts or [*thought, text, *(one[2] for one in calls), "<end>"]
         ended = "tool_calls" if calls else "stop"

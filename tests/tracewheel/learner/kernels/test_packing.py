@@ -1,7 +1,7 @@
 """The packed row: the position of every token, and the segments that each segment attends to."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.learner.kernels.packing import SHORTEST_SHARED, Segment, pack
@@ -67,7 +67,6 @@ beginnings = st.sampled_from([[], PROMPT, PROMPT[:9], PROMPT[:3], [*PROMPT, *ran
 endings = st.lists(st.integers(1, 2), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(beginnings, endings).map(lambda parts: parts[0] + parts[1]), min_size=1, max_size=6), st.booleans())
 def test_every_token_attends_to_its_own_trajectory_only(rows, share_prefixes):
     packed = pack(*padded(rows), share_prefixes=share_prefixes)

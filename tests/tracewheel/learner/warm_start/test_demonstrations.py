@@ -10,8 +10,7 @@ from tracewheel.config import RolloutConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import DECLINE
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples, with_replay
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 

@@ -8,8 +8,7 @@ import pytest
 from tracewheel.config import WarmStartConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
-from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.environments.workspace.episode import play
+from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.environments.workspace.tasks import selected_files
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.learner.warm_start.stage import warm_start

@@ -8,7 +8,7 @@ import pytest
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers import make_verifier, state_progress
-from tracewheel.scoring.verifiers.answer_match import exact_match, normalised, overlap
+from tracewheel.scoring.verifiers.exact_match import exact_match, normalised, overlap
 
 CASES = json.loads((Path(__file__).parent / "answer_match_cases.json").read_text())
 PUBLISHED = [(case["source"].split(",")[0], case) for case in CASES["published"]]

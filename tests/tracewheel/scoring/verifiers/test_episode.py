@@ -10,9 +10,9 @@ import pytest
 from tracewheel.config import EnvironmentConfig, PolicyConfig, RolloutConfig, RubricConfig, ScoreSections
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Task, Trace, Trajectory
+from tracewheel.curation.openings import calls_of
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import no_op_problem, replay_trace
-from tracewheel.curation.text_turns import calls_of
 from tracewheel.engines.chat_reply import Reply, Usage
 from tracewheel.environments import TEXT_TURN, Observation, make_environment
 from tracewheel.environments.base import function_tool
@@ -21,7 +21,7 @@ from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import EpisodeVerifier, Verdict, episode_of, make_verifier
 from tracewheel.teacher.attempt import EndpointEpisode, attempt_episode
-from tracewheel.teacher.imitation import verified
+from tracewheel.teacher.teach import verified
 
 ROOMY = RolloutConfig(max_tokens=4000, max_turn_tokens=1000)
 

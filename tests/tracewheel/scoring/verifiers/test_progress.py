@@ -7,7 +7,7 @@ from tracewheel.core.types import Task, Trajectory
 from tracewheel.environments.order_desk.tasks import order_desk_task
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.verifiers import make_verifier
-from tracewheel.scoring.verifiers.progress import ProgressVerifier
+from tracewheel.scoring.verifiers.base import ProgressVerifier
 
 ORDERS = [
     {"id": "K7", "customer": "Mia Kent", "item": "kettle", "amount": 24, "status": "open"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.config import RedactionConfig
@@ -295,7 +295,6 @@ def test_token_ids_are_dropped_with_redacted_text():
     assert clean.tokens == tokens
 
 
-@settings(max_examples=400)
 @given(st.sampled_from(range(len(secret_detectors()))), st.data())
 def test_triggers_match_wherever_patterns_do(index, data):
     """Every value that a detector finds is found at any depth of nesting: the quick check never misses it."""
@@ -310,7 +309,6 @@ def test_triggers_match_wherever_patterns_do(index, data):
         value = json.dumps({"a": value})
 
 
-@settings(max_examples=400)
 @given(st.sampled_from(range(len(personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))))), st.data())
 def test_personal_triggers_match_wherever_patterns_do(index, data):
     detector = personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))[index]
@@ -322,7 +320,6 @@ def test_personal_triggers_match_wherever_patterns_do(index, data):
         value = json.dumps({"a": value}, ensure_ascii=ascii_only)
 
 
-@settings(max_examples=200)
 @given(st.text(max_size=60), st.sampled_from(PLANTED), st.text(max_size=60), st.integers(0, 3))
 def test_redacted_json_stays_json(before, planted, after, depth):
     kind, secret, sentence = planted

@@ -17,8 +17,7 @@ from tracewheel.chat.injection.screen import MARK, Suspicion, suspicions, withou
 from tracewheel.core.strict_json import fresh_copy
 from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.scoring.verifiers.episode import Episode
-from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
-from tracewheel.scoring.verifiers.judges.untrusted import plain
+from tracewheel.scoring.verifiers.judges.asking import JudgeFailure, plain
 
 NOTHING = "[no answer]"  # what a judge sees of an agent that says nothing, be it a blank or a master key
 MASTER_KEYS = {

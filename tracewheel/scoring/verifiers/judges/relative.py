@@ -16,12 +16,10 @@ from typing import Any
 
 from tracewheel.core.types import Task, content_hash
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
-from tracewheel.scoring.verifiers.judges.asking import Asker, ask_until, asker_of
+from tracewheel.scoring.verifiers.judges.asking import Asker, ask_until, asker_of, delimited, neutralised, transcript
 from tracewheel.scoring.verifiers.judges.attacks import Screened, Suspected, screened
 from tracewheel.scoring.verifiers.judges.criteria import JudgeModel, JudgeSettings
-from tracewheel.scoring.verifiers.judges.ensemble import agreement_weight, pair_difference
-from tracewheel.scoring.verifiers.judges.marks import LONGEST_REASON, last_object
-from tracewheel.scoring.verifiers.judges.untrusted import delimited, neutralised, transcript
+from tracewheel.scoring.verifiers.judges.marks import LONGEST_REASON, agreement_weight, last_object, pair_difference
 
 Score = tuple[float, str]  # in [0, 1], with the reason
 STANDARD = """An attempt that does what was asked scores clearly above one that does not. Of two that do, the one without

@@ -13,20 +13,18 @@ from tracewheel.chat.injection.screen import MARK
 from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task, Trajectory
-from tracewheel.engines.judge_journal import JudgeJournal
+from tracewheel.engines.reply_journal import JudgeJournal
 from tracewheel.engines.spending import BudgetReached
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.scoring.verifiers.episode import episode_from
-from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
+from tracewheel.scoring.verifiers.judges.asking import JudgeFailure, neutralised
 from tracewheel.scoring.verifiers.judges.attacks import NOTHING, Suspected, attack_in, screened
 from tracewheel.scoring.verifiers.judges.criteria import Criterion
-from tracewheel.scoring.verifiers.judges.ensemble import join_marks
-from tracewheel.scoring.verifiers.judges.marks import Mark, read_marks
-from tracewheel.scoring.verifiers.judges.untrusted import neutralised
+from tracewheel.scoring.verifiers.judges.marks import Mark, join_marks, read_marks
 
 CASES = json.loads((Path(__file__).parent / "attacks.json").read_text())
 TASK = Task("t1", "refund_desk", "refund", 1, "Please refund the kettle.", {}, {}, "verdict", "t1")

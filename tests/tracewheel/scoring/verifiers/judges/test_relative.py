@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel.config import ScoreSections
 from tracewheel.core.files import write_records
-from tracewheel.core.given_kinds import give
+from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier

@@ -1,10 +1,11 @@
-"""What the index keeps of an episode: outcome, failure kind, flaws, tools, lengths, words, and a program's history."""
+"""What a digest keeps of an episode: outcome, failure kind, flaws, tools, lengths, words, and a program's history."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from tracewheel.curation.faults import FinishedEpisode, find_fault
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.dashboard.text import value_of
 from tracewheel.environments import make_environment
-from tracewheel.scoring.breakdown import verifier_marks
+from tracewheel.scoring.adjustments import verifier_marks
 from tracewheel.scoring.flaws import FLAWS, NO_CALL, steps_of
 
 
@@ -36,11 +37,6 @@ class History:
     reasons: Sequence[str]
     unmatched: int
     lost: int
-
-    @property
-    def stored(self) -> tuple[str, int, str, int, int]:
-        """The columns `blame`, `branches`, `reasons`, `unmatched`, `lost` of the index."""
-        return self.blame, len(self.branches), ", ".join(self.reasons), self.unmatched, self.lost
 
     def others_than(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The messages of the branches that are not among `messages`, each once."""
@@ -68,6 +64,8 @@ def history_of(row: Mapping[str, Any]) -> History:
 
 
 MOST_WORDS = 200_000  # characters of an episode that can be searched
+MOST_TOOLS, LONGEST_NAME = 100, 200
+NOT_A_WORD = re.compile(r"[\W_]+")
 SOLVED, PARTIAL, FAILED, NOT_SCORED = "solved", "partial", "failed", "not scored"
 
 
@@ -80,8 +78,8 @@ class EpisodeFacts:
     success: float | None
     fault: str
     detail: str
-    flaws: str
-    tools: str
+    flaws: Sequence[str]
+    tools: Sequence[str]
     calls: int
 
 
@@ -139,8 +137,8 @@ def facts_of(
         success,
         kind,
         detail[:200],
-        ", ".join(flaws),
-        _listed(called),
+        flaws,
+        [name[:LONGEST_NAME] for name in list(called)[:MOST_TOOLS]],
         int(steps["calls"]),
     )
 
@@ -166,29 +164,52 @@ def words_of(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(found)[:MOST_WORDS]
 
 
-def marks_of(facts: EpisodeFacts, stop: str, history: History) -> str:
-    """Words of the index that stand for what can be filtered."""
-    pairs = [("outcome", facts.outcome), ("fault", facts.fault), ("stop", stop), ("blame", history.blame)]
-    pairs += [("reason", reason) for reason in history.reasons]
-    return " ".join(
-        mark(kind, value) for kind, value in [*pairs, *(("tool", name) for name in tool_names(facts.tools))] if value
-    )
+def plain(text: str) -> str:
+    """Text as searches compare it: words in lower case, without accents, each between two blanks."""
+    if not text.isascii():
+        text = "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
+    return f" {NOT_A_WORD.sub(' ', text.casefold()).strip()} "
 
 
-def mark(kind: str, value: str) -> str:
-    """A word of the index for a value, of letters and digits whatever the value is."""
-    return kind[0] + hashlib.blake2s(value.encode("utf-8", "replace"), digest_size=6).hexdigest()
+def digest_row(row: Mapping[str, Any], score: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is kept of an episode.
+
+    Args:
+        row: Of its trajectory, with `tokens` and `generated` (how many) instead of the tokens.
+        score: As `facts_of` takes it, with `family`.
+        tools: Likewise.
+
+    Raises:
+        ValueError: a column holds no JSON.
+    """
+    messages, turns, stop = value_of(row["messages"]), value_of(row["turns"]), str(row["stop_reason"])
+    facts, history = facts_of(messages, turns, stop, score, tools), history_of(row)
+    versions = [turn["policy_version"] for turn in turns] or [row["policy_version"]]
+    found = {
+        "trajectory": row["id"],
+        "task": row["task_id"],
+        "sample": row["sample"],
+        "family": score.get("family"),
+        **{
+            name: getattr(facts, name) for name in ("outcome", "total", "success", "fault", "detail", "flaws", "tools", "calls")
+        },
+        "stop": stop,
+        "turns": len(turns),
+        **{name: row[name] for name in ("tokens", "generated")},
+        "oldest": min(versions),
+        "newest": max(versions),
+        "branches": len(history.branches),
+        **{name: getattr(history, name) for name in ("blame", "reasons", "unmatched", "lost")},
+        "words": plain(words_of([*messages, *history.others_than(messages)])),
+    }
+    return {name: _sound(value) for name, value in found.items()}
 
 
-def tool_names(listed: str) -> list[str]:
-    """The names in a stored list of tools."""
-    return [name for name in listed.split("\n") if name]
-
-
-def _listed(names: Mapping[str, None]) -> str:
-    """Names between line ends, so that each is found whole."""
-    flat = [name.replace("\n", " ")[:200] for name in list(names)[:100]]
-    return f"\n{chr(10).join(flat)}\n" if flat else ""
+def _sound(value: Any) -> Any:
+    """A value whose texts Parquet can hold: without halves of pairs."""
+    if isinstance(value, list):
+        return [_sound(one) for one in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _called(message: Mapping[str, Any]) -> Iterator[str]:
