@@ -12,7 +12,8 @@ COPY tracewheel tracewheel
 COPY tasks tasks
 COPY flows flows
 COPY data/base data/base
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall .
+COPY plugins/logs plugins/logs
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs
 
 COPY configs configs
 COPY data/traces data/traces

@@ -7,13 +7,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
 TEST_PROCESSES ?= 3
-LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+LOCK := $(shell cat pyproject.toml constraints.txt plugins/logs/pyproject.toml | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
-# Wheels are packages of their own (plugins/NAME/); the core, its demo and its tests need none.
+# Wheels are packages of their own (plugins/NAME/); the core, its demo and its tests need none. `make setup` installs that of logs,
+# so that the logs of other programs are read from the start.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 PLUGINS_INSTALLED := $(VENV)/.plugins-$(shell cat constraints.txt plugins/*/pyproject.toml | cksum | cut -d ' ' -f 1)
 
@@ -75,7 +76,7 @@ setup: $(INSTALLED)
 $(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tracewheel needs Python 3.11 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" -e ./plugins/logs
 	@$(INSTALL_BUBBLEWRAP)
 	@rm -f $(VENV)/.installed-*
 	@touch $@

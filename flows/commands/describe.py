@@ -68,11 +68,10 @@ def missing(kinds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def built_in() -> dict[str, dict[str, Any]]:
     """The built-in classes by sort and name; a log format is the module that reads it."""
-    from tracewheel.core.log_formats import LOG_FORMATS, READERS
+    from tracewheel.core.log_formats import LOG_FORMATS, READERS, module_of
     from tracewheel.environments import ENVIRONMENTS
     from tracewheel.environments.users import USERS
     from tracewheel.scoring.verifiers import VERIFIERS
-    from tracewheel.traces.readers.registry import module_of
 
     formats = {name: importlib.import_module(module_of(name)) for name in LOG_FORMATS}
     kinds: dict[str, dict[str, Any]] = {

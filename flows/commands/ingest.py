@@ -15,7 +15,7 @@ from flows.commands.command import Command
 from flows.console.arguments import allow_option, set_option
 from flows.console.look import Block, Card, Grid, counted, number, one_line
 from tracewheel.core.errors import DoubtfulData, InputError
-from tracewheel.core.log_formats import FORMAT_NAMES
+from tracewheel.core.log_formats import AUTO, TRIED, checked_format
 from tracewheel.traces.ingested_folder import INGESTED, QUARANTINE_FILE
 
 if TYPE_CHECKING:
@@ -26,12 +26,23 @@ COUNTS = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls",
 DETAIL = 160
 
 
+def _format(name: str) -> str:
+    try:
+        return checked_format(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="files, folders or globs, also .gz and .zst; or one YAML profile"
     )
     parser.add_argument(
-        "--format", choices=FORMAT_NAMES, help="how the logs are written (default: auto, found out record by record)"
+        "--format",
+        type=_format,
+        metavar="FORMAT",
+        help=f"how the logs are written: {', '.join((AUTO, *sorted(TRIED)))} or one of another wheel "
+        "(default: auto, found out record by record)",
     )
     parser.add_argument(
         "--reader",

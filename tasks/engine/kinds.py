@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tracewheel.config import DpoConfig, PassesConfig, RetrainConfig, RubricConfig
 from tracewheel.core.fingerprint import code_files, own_modules
-from tracewheel.core.log_formats import READERS
+from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
 from tracewheel.engines.making import ENGINES
 from tracewheel.learner.advantages.trajectories import ADVANTAGES
@@ -17,7 +17,6 @@ from tracewheel.learner.losses.policy import SURROGATES
 from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
 from tracewheel.rollout.rollout import PROGRAMS
 from tracewheel.scoring.world_code import Code, kinds_code, world_code
-from tracewheel.traces.readers.registry import formats_read, module_of
 
 
 class Named(NamedTuple):
@@ -60,7 +59,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     for section, rubric in (("rubric", config.rubric), ("evaluation", config.evaluation.rubric)):
         if rubric is not None:
             yield Named(section, "tracewheel.scoring.verifiers", _verifiers(rubric))
-    yield Named("ingest", "tracewheel.traces.readers.registry", _readers(config))
+    yield Named("ingest", "tracewheel.traces.readers.log_reader", _readers(config))
     formats = FORMATS if config.policy.tool_format == AUTO else [config.policy.tool_format]
     places = [FORMATS.place(name) for name in formats if name in FORMATS]
     yield Named("policy", "tracewheel.core.tool_formats", Code(_modules(*places), own_modules(formats)))
@@ -90,7 +89,7 @@ def _verifiers(rubric: RubricConfig) -> Code:
 def _readers(config: RetrainConfig) -> Code:
     own = [reader.kind for reader in config.ingest.readers]
     places = [READERS.place(name) for name in own if name in READERS]
-    modules = (*map(module_of, formats_read(config.ingest.format)), *_modules(*places))
+    modules = _modules(*reading_places(config.ingest.format), *places)
     return Code(tuple(sorted(set(modules))), own_modules(own))
 
 

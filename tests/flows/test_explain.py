@@ -1,17 +1,15 @@
 """`tracewheel ingest --explain`: one record as it was read, beside the original, and what became of its fields."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from flows.cli import main
+from tests.tracewheel.traces.readers.logged import OTLP, RECORDS, SPANS
 from tracewheel.config import IngestConfig
 from tracewheel.traces.explain import explain_record
 from tracewheel.traces.quarantine import ADVICE
 
-SAMPLES = json.loads((Path(__file__).parents[1] / "tracewheel/traces/readers/samples.json").read_text())
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"order": "A-17"}'}}
 RECORD = {
     "id": "chat-9",
@@ -72,13 +70,6 @@ def test_what_is_in_the_record_and_not_in_the_trace_is_listed_and_nothing_else(l
     kept = found.trace.info
     lost = {path for path in found.unread if path.split(".")[0].split("[")[0] not in kept}
     assert lost <= {"messages[].tool_calls[].type", "mood", "nested[].rank"}
-    plain = {
-        "conversations": [{"from": "human", "value": "Is it lost?"}, {"from": "gpt", "value": "It is not."}],
-        "weight": 98765,
-    }
-    log.write_text(json.dumps(plain) + "\n")
-    found = explain_record(IngestConfig(), log)
-    assert found.trace.format == "sharegpt" and "conversations[].value" not in found.unread
 
 
 def test_a_quarantined_record_says_why_and_what_to_do(explain):
@@ -117,18 +108,7 @@ def test_out_is_needed_otherwise(log, capsys):
 
 
 def test_every_sample_of_every_format_is_explained(tmp_path, capsys):
-    values = SAMPLES.values() if isinstance(SAMPLES, dict) else SAMPLES
-    for sample in values:
+    for sample in (*RECORDS.values(), *SPANS.values(), OTLP):
         (tmp_path / "one.json").write_text(json.dumps(sample))
         assert main(["ingest", "--explain", str(tmp_path / "one.json")]) == 0
     assert "read as" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared logs are not here")
-def test_a_real_record_has_the_messages_that_the_file_has(capsys):
-    file = SHARED / "tau_bench/gpt-4o-airline.tasks0-24.json"
-    assert main(["ingest", "--explain", str(file), "--record", "3", "--json"]) == 0
-    found, logged = json.loads(capsys.readouterr().out), json.loads(file.read_text())[2]
-    assert [message["role"] for message in found["trace"]["messages"]] == [message["role"] for message in logged["traj"]]
-    assert found["trace"]["outcome"] == logged["reward"]
-    assert found["read"]["outcome"][0] == "reward" and "trial" not in found["read"]["outcome"]

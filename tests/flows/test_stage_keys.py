@@ -89,7 +89,7 @@ def profile_of(folder):
         ("tracewheel.dashboard.app", set()),
         ("tracewheel.scoring.verifiers.judges.judge", set()),
         ("tracewheel.engines.vllm_local", set()),
-        ("tracewheel.traces.readers.weave", {"ingest"}),
+        ("tracewheel.traces.readers.anthropic", {"ingest"}),
         ("tracewheel.learner.losses.clip", {"update"}),
         ("tracewheel.scoring.verifiers.workspace", {"curate", "warm_start", "rollout", "score", "evaluate"}),
     ],

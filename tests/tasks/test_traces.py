@@ -7,7 +7,6 @@ import pytest
 
 from tasks.tracking.client import make_client
 from tasks.tracking.log_run import Target
-from tasks.tracking.mlflow_traces import write_traces
 from tasks.tracking.traces import EvaluationTags, log_traces
 from tracewheel.core.files import read_records, write_records
 from tracewheel.core.types import Score, Trajectory
@@ -15,7 +14,6 @@ from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import play
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.scoring.score import write_scores
-from tracewheel.traces.readers.reading import read_traces
 
 AT = 1_800_000_000_000
 
@@ -91,11 +89,6 @@ def test_an_earlier_conversation_is_not_part_of_the_episodes_turns(make_run, eva
     assert spans[0].inputs == opened.messages[:4] and spans[0].inputs[3]["content"] == tasks[0].prompt
     assert [span.name for span in spans].count("turn") == len(solution(tasks[0]))
     assert trace.info.request_preview == tasks[0].prompt[:500]
-    write_traces(tmp_path / "back.jsonl", run.config.tracking.uri, run.config.tracking.experiment)
-    read = read_traces({"mlflow": tmp_path / "back.jsonl"})
-    back = next(back for back in read if len(back.messages) == len(opened.messages))
-    assert [message["role"] for message in back.messages] == [message["role"] for message in opened.messages]
-    assert back.messages[:4] == opened.messages[:4]
 
 
 def test_an_unscored_episode_has_an_error_and_no_value(make_run, evaluation):

@@ -18,7 +18,13 @@ ROOT = Path(__file__).parents[2]
 FILES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("plugins/*/tracewheel_*/**/*.py"))]
 OURS = ("tracewheel", "flows", "tasks")
 PUBLIC = {"__file__", *tracewheel.__all__}
-GROUPS = {"environments": "environment", "verifiers": "verifier", "worlds": "world"}
+GROUPS = {
+    "environments": "environment",
+    "verifiers": "verifier",
+    "worlds": "world",
+    "log_formats": "log format",
+    "log_files": "log file",
+}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -29,11 +29,11 @@ from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.discovery import find_files
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, LogFile
+from tracewheel.traces.readers.fields import nanoseconds, utc_time
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers
 from tracewheel.traces.readers.reading import whole_file_pieces
-from tracewheel.traces.readers.spans import is_span, nanoseconds, span_values
-from tracewheel.traces.readers.times import utc_time
+from tracewheel.traces.readers.spans import is_span, span_values
 from tracewheel.traces.spool import Spool
 
 NEVER = np.iinfo(np.int64).min

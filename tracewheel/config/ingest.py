@@ -10,13 +10,7 @@ from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.config.mapping import MappingConfig, path_or_constant
 from tracewheel.core.files import LARGEST_EXPANSION, LARGEST_SETTING
-from tracewheel.core.log_formats import AUTO, FORMAT_NAMES, READERS
-
-
-def _format(name: str) -> str:
-    if name not in FORMAT_NAMES:
-        raise ValueError(f"no log format is called '{name}'; known: {', '.join(FORMAT_NAMES)}")
-    return name
+from tracewheel.core.log_formats import AUTO, READERS, checked_format
 
 
 def _reader_kind(name: str) -> str:
@@ -55,7 +49,7 @@ class IngestConfig(Strict):
     """
 
     paths: tuple[str, ...] = ()
-    format: Annotated[str, AfterValidator(_format)] = AUTO
+    format: Annotated[str, AfterValidator(checked_format)] = AUTO
     readers: tuple[ReaderConfig, ...] = ()
     fields: dict[str, Annotated[str, AfterValidator(path_or_constant)]] = Field(default_factory=dict)
     redaction: RedactionConfig = RedactionConfig()

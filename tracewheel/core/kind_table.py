@@ -94,7 +94,13 @@ def _given() -> list[str]:
     return found
 
 
-WORLDS, BRIDGES, LAB = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab"
+WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
+_LOG_FORMATS = (
+    "atif", "autogen", "bedrock", "claude_code", "codex", "gemini", "gemini_cli", "google_adk", "inspect", "langchain",
+    "langfuse", "langgraph", "langsmith", "mini_swe_agent", "mlflow", "openai_agents", "openhands", "openinference",
+    "pydantic_ai", "sharegpt", "smolagents", "sweagent", "table", "tau2", "tau_bench", "toolbench", "vercel_ai", "weave",
+    "xlam",
+)  # fmt: skip
 # By sort, as `load_class` names it: kind -> the distribution that holds it.
 WHEELS: dict[str, dict[str, str]] = {
     "environment": {
@@ -105,6 +111,8 @@ WHEELS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
         "reward_model": LAB,
     },
+    "log format": dict.fromkeys(_LOG_FORMATS, LOGS),
+    "log file": {"eval": LOGS},
     "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
 }
 

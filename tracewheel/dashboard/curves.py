@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -138,7 +138,7 @@ def rubric_curves(validations: Mapping[int, Path]) -> list[Curve]:
     Raises:
         DataError: scores cannot be read.
     """
-    found = {number: both for number, folder in sorted(validations.items()) if (both := rubrics_of("", [folder]))}
+    found = {number: both for number, folder in sorted(validations.items()) if (both := rubrics_of("", folder))}
     if not found:
         return []
     rewards = {
@@ -155,27 +155,19 @@ def rubric_rows(run: FinishedRun, evaluations: Mapping[str, Evaluation]) -> list
     found = []
     for policy, one in evaluations.items():
         with contextlib.suppress(DataError):
-            found.append(rubrics_of(policy, [run.store / one.entry]))
+            found.append(rubrics_of(policy, run.store / one.entry))
     return [both for both in found if both is not None]
 
 
-def rubrics_of(key: str, folders: Sequence[Path], tasks: Collection[str] | None = None) -> BothRubrics | None:
-    """A policy's means by both rubrics over the tasks that both scored; None where no evaluation has both.
-
-    Args:
-        key: The policy.
-        folders: Its evaluations.
-        tasks: The tasks that count; all without it.
+def rubrics_of(key: str, folder: Path) -> BothRubrics | None:
+    """A policy's means by both rubrics over the tasks that both scored; None where its evaluation has not both.
 
     Raises:
         DataError: scores cannot be read.
     """
-    import pandas as pd
-
-    found = [marks for folder in folders if (marks := marks_of(folder)) is not None]
-    table = pd.concat(found).dropna() if found else pd.DataFrame()
-    table = table if tasks is None else table[table.index.isin(tasks)]
-    if table.empty:
+    marks = marks_of(folder)
+    table = None if marks is None else marks.dropna()
+    if table is None or table.empty:
         return None
     means = {str(name): one for name in table if (one := estimate_of(table[name]))}
     return BothRubrics(key, {name: means[name] for name in RUBRICS}, {name: means[f"{name}_success"] for name in RUBRICS})

@@ -12,7 +12,7 @@ from typing import Any
 from tracewheel.comparison.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.run_record import LOOP_FILE, loops_of
+from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.store import FACTS
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
 from tracewheel.report.results import Estimate
@@ -143,11 +143,6 @@ def iterations_of(run: FinishedRun, loop: Path) -> list[Iteration]:
             )
         )
     return found
-
-
-def loops(run: FinishedRun) -> dict[str, Path]:
-    """The loops of a run; empty where reinforcement learning has not begun."""
-    return loops_of(run.record.path)
 
 
 def read_small(path: Path) -> dict[str, Any]:

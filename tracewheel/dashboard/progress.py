@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
+from tracewheel.core.run_record import loops_of
 from tracewheel.dashboard.curves import REASONS
-from tracewheel.dashboard.measured import Iteration, iterations_of, loops
+from tracewheel.dashboard.measured import Iteration, iterations_of
 
 RECENT = 8  # iterations whose median counts: the first ones may be slower or faster than those of now
 
@@ -49,7 +50,7 @@ def progress_of(run: FinishedRun, now: float | None = None) -> list[Progress]:
         now: Seconds since 1970.
     """
     planned = _planned(run)
-    found = [_progress(name, iterations_of(run, folder), planned, now) for name, folder in loops(run).items()]
+    found = [_progress(name, iterations_of(run, folder), planned, now) for name, folder in loops_of(run.record.path).items()]
     return found or [Progress("", 0, planned)]
 
 

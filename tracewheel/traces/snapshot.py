@@ -23,7 +23,7 @@ from tracewheel.traces.compression import BLOCK, Slice, is_compressed
 from tracewheel.traces.discovery import find_files, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, find_layout
-from tracewheel.traces.readers.reading import PIECES
+from tracewheel.traces.readers.reading import is_whole_file
 from tracewheel.traces.redaction.redactor import Redactor
 
 HEAD = 1024
@@ -254,7 +254,7 @@ def _scan(path: Path, name: str, known: _Known) -> tuple[LogSlices, int]:
     """The slices of a file as it is now, under the name by which it is known, and the bytes of its unfinished last line."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        grows = path.suffix.lower() not in PIECES and not is_compressed(path) and find_layout(path) == "lines"
+        grows = not is_whole_file(path) and not is_compressed(path) and find_layout(path) == "lines"
         earlier: tuple[Slice, ...] = ()
         for log in known.candidates(name, path):
             fits = log.grows == grows and (grows or log.all[-1].end == size)

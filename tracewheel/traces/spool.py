@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tracewheel.traces.places import Origin, Stretch, origin_of
-from tracewheel.traces.readers.building import Place
-from tracewheel.traces.readers.reader import LoggedRequest
+from tracewheel.traces.readers.reader import LoggedRequest, Place
 from tracewheel.traces.readers.requests import history_hashes
 
 MEMORY_KIB = 64 << 10

@@ -3,10 +3,10 @@
 import pytest
 
 from tracewheel.core.types import Score
-from tracewheel.traces.readers.atif import read, split
-from tracewheel.traces.readers.building import Place
+from tracewheel.traces.readers.reader import Place
 from tracewheel_lab.export.atif import write_episode, write_trace
 from tracewheel_lab.export.episode import Episode
+from tracewheel_logs.atif import read, split
 
 PLACE = Place("x.json", 1)
 

@@ -16,7 +16,8 @@ from tracewheel.curation.replay import replay_trace
 from tracewheel.environments import make_environment
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import Place, RawTrace, build_trace
+from tracewheel.traces.readers.building import build_trace
+from tracewheel.traces.readers.reader import Place, RawTrace
 
 RUNS = {"args": ["sh", "-c", "touch ran"]}
 ENDPOINT = {"models": [{"endpoint": "http://127.0.0.1:9/v1", "model": "m"}], "criteria": [{"name": "a", "ask": "?"}]}

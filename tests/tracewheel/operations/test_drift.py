@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from tracewheel.config import IngestConfig
+from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.operations.drift import ALL, Stratum, fall_p_value, find_drift, logged_attempts, mix_p_value
 from tracewheel.traces.ingest import ingest
 
@@ -96,7 +97,10 @@ def test_a_harder_task_is_compared_with_itself():
     assert find_drift(attempts(easy + hard), attempts([(task, family, 0.0) for task, family, _ in hard]), 0.01).fallen
 
 
-@pytest.mark.skipif(not AIRLINE.is_dir(), reason="the real airline logs are not beside this checkout")
+@pytest.mark.skipif(
+    not AIRLINE.is_dir() or "tau_bench" not in LOG_FORMATS,
+    reason="the real airline logs are not beside this checkout, or tracewheel-logs is not installed",
+)
 def test_real_airline_trials_of_one_agent_do_not_drift_and_half_with_flipped_rewards_does(tmp_path):
     """Trials 0 and 1 of each task beside trials 2 and 3: one agent, the same tasks, no drift. Then its successes fail."""
     (file,) = AIRLINE.glob("*.json")

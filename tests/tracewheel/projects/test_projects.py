@@ -13,6 +13,7 @@ import yaml
 from flows.cli import main
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, InputError
+from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.curation.curate import curate
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.projects import project as base_module
@@ -180,7 +181,10 @@ class TestFromLog:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl"]
 
     @pytest.mark.slow
-    @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not on this machine")
+    @pytest.mark.skipif(
+        not SHARED.is_dir() or "tau_bench" not in LOG_FORMATS,
+        reason="the shared traces are not on this machine, or tracewheel-logs is not installed",
+    )
     def test_the_airline_traces_become_a_world_with_tasks(self, tmp_path, monkeypatch):
         log = SHARED / "tau_bench" / "gpt-4o-airline.tasks0-24.json"
         assert main(["init", str(tmp_path / "airline"), "--logs", str(log)]) == 0

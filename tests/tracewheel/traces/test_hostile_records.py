@@ -13,7 +13,7 @@ from tests.tracewheel.mutations import hostile_environment, mutated
 
 ROOT = Path(__file__).parents[3]
 LOGS = ROOT / "data/traces/workspace.jsonl"
-SAMPLES = Path(__file__).parent / "readers/samples"
+SAMPLES = (Path(__file__).parent / "readers/samples", ROOT / "plugins/logs/tests/samples")
 REAL = ROOT.parent / "shared/traces"
 WORLDS = ("workspace", "order_desk", "refund_desk", "code", "harbor", "patch", "terminal", "recorded", *["mcp"] * 8)
 VERIFIERS = (
@@ -27,7 +27,7 @@ RECORDS, SEED, MOST_SECONDS = 200, 43, 300  # for both runs and ten stages, on a
 def seeds():
     """One record or more of each format that is there."""
     found = [json.loads(line) for line in LOGS.read_bytes().splitlines()[1:780:100]]
-    files = sorted(SAMPLES.glob("*.json"))
+    files = [file for folder in SAMPLES for file in sorted(folder.glob("*.json"))]
     files += sorted(REAL.rglob("*.json")) + sorted(REAL.rglob("*.traj")) if REAL.is_dir() else []
     for file in files:
         value = json.loads(file.read_text())

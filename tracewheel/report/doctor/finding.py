@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 Severity = Literal["severe", "warning", "healthy", "not_checked"]
 # The worst first.
@@ -47,6 +51,17 @@ class Finding:
         figures = ", ".join(f"{name} {shown(value)}" for name, value in self.evidence.items() if not isinstance(value, Mapping))
         name = f"{self.loop}: {self.check}" if self.loop else self.check
         return f"{name}{where}: {figures}. {self.advice}".strip()
+
+
+def advice(name: str) -> str:
+    """What to do, by the name of a check or of what it found: a text of `advice.yaml`."""
+    return _texts()[name]
+
+
+@functools.cache
+def _texts() -> Mapping[str, str]:
+    found: Mapping[str, str] = yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
+    return found
 
 
 def not_checked(check: str, why: str) -> Finding:

@@ -8,18 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import (
-    Place,
-    RawTrace,
-    build_trace,
-    message_list,
-    object_field,
-    reward_field,
-    text_field,
-)
+from tracewheel.traces.readers.building import build_trace
 from tracewheel.traces.readers.content import read_parts
 from tracewheel.traces.readers.dialects import as_chat
-from tracewheel.traces.readers.reader import Reader
+from tracewheel.traces.readers.fields import message_list, object_field, reward_field, text_field
+from tracewheel.traces.readers.reader import Place, RawTrace, Reader
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "anthropic"
@@ -79,4 +72,4 @@ def read(value: Any, place: Place) -> Trace:
     )
 
 
-READER = Reader(FORMAT, recognises, read)
+READERS = (Reader(FORMAT, recognises, read),)

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import may_import
 from tracewheel.core.kinds import own_classes
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.fields import NAMES, take_fields
+from tracewheel.traces.readers.fields import NAMES, take_fields, utc_time
 from tracewheel.traces.readers.messages import as_json_text, broken_calls, check_messages
-from tracewheel.traces.readers.times import utc_time
+from tracewheel.traces.readers.reader import Place, RawTrace
 from tracewheel.traces.readers.tools import infer_tools
 
 TIMES = ("timestamp", "created_at", "createdAt", "created", "time")
-
-
-class Place(NamedTuple):
-    """Where a record begins: the file's stored name, and the line, counted from 1."""
-
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
-class RawTrace:
-    """What a reader found in a record, before its messages are checked. None, or an empty list, where the log has nothing."""
-
-    messages: list[Any]
-    id: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    environment: dict[str, Any] | None = None
-    session: str | None = None
-    user: str | None = None
-    created: str | None = None
-    model: str | None = None
-    outcome: float | None = None
-    task: str | None = None
-    tokens: dict[str, Any] | None = None
-    info: dict[str, Any] = field(default_factory=dict)
 
 
 def _check_environment(environment: Any) -> None:
@@ -121,63 +95,6 @@ def made_id(messages: list[dict[str, Any]], environment: Any, session: str | Non
     return f"trace-{content_hash(identity)}"
 
 
-def message_list(record: dict[str, Any], key: str = "messages") -> list[Any]:
-    """The messages of a record.
-
-    Raises:
-        InvalidRecord: there are none.
-    """
-    messages = record.get(key)
-    if not isinstance(messages, list) or not messages:
-        raise InvalidRecord("no messages", f"'{key}' is to be a list with at least one message")
-    return messages
-
-
-def text_field(record: dict[str, Any], *keys: str) -> str | None:
-    """The first of these fields that is present, as text; ids and times may be numbers.
-
-    Raises:
-        InvalidRecord: it is neither text nor a number.
-    """
-    for key in keys:
-        value = record.get(key)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return str(value)
-        if value is not None:
-            raise InvalidRecord("field unreadable", f"'{key}' is to be text")
-    return None
-
-
-def reward_field(record: dict[str, Any], *keys: str) -> float | None:
-    """The first of these fields that is present, as a reward. None means unscored, not 0.
-
-    Raises:
-        InvalidRecord: it is not a number.
-    """
-    for key in keys:
-        value = record.get(key)
-        if value is None:
-            continue
-        if not isinstance(value, int | float):
-            raise InvalidRecord("reward is not a number", f"'{key}' is {value!r:.40}")
-        return float(value)
-    return None
-
-
-def object_field(record: dict[str, Any], key: str) -> dict[str, Any]:
-    """A field's object; an empty one when the field is missing or not an object."""
-    value = record.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def list_field(record: dict[str, Any], key: str) -> list[Any]:
-    """A field's list; an empty one when the field is missing or not a list."""
-    value = record.get(key)
-    return value if isinstance(value, list) else []
-
-
 def checked_tokens(value: Any) -> dict[str, Any] | None:
     """Logged tokens: `token_ids`, and `action_mask` and `logprobs` of the same length (None if not logged).
 
@@ -197,14 +114,3 @@ def checked_tokens(value: Any) -> dict[str, Any] | None:
         if not isinstance(part, list) or not all(isinstance(number, numbers) for number in part):
             raise InvalidRecord("tokens unreadable", f"'{name}' is to be a list of numbers")
     return parts
-
-
-def time_text(nanoseconds: int | None) -> str | None:
-    """A time in nanoseconds since 1970 as ISO 8601 text."""
-    if nanoseconds is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 1_000_000_000 // 1000:06d}Z"

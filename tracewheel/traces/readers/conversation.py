@@ -1,4 +1,4 @@
-"""Joins the model calls of one trace into its conversation.
+"""Conversations from parts: what SDKs log one after another (`Dialogue`), and the model calls of one trace (`join_calls`).
 
 A tracer logs each model call with the whole conversation so far. Calls that continue one another are one conversation. A
 trace may hold several, when agents call agents: the longest becomes the trace, the others are kept in `info`.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.traces.readers.content import as_text
-from tracewheel.traces.readers.dialects import parsed, tie_calls
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.content import as_text, identity_of, tool_call
+from tracewheel.traces.readers.dialects import parsed_json, tie_calls
 
 
 @dataclass
@@ -103,7 +104,7 @@ def message_key(message: Any) -> Any:
     calls = message.get("tool_calls")
     functions = [call["function"] for call in calls] if isinstance(calls, list) else []
     # A later call may format the same arguments differently.
-    called = [[function["name"], parsed(function["arguments"])] for function in functions]
+    called = [[function["name"], parsed_json(function["arguments"])] for function in functions]
     return [message.get("role"), message.get("content") or "", called]
 
 
@@ -123,7 +124,7 @@ def add_replies(messages: list[dict[str, Any]], runs: list[ToolRun]) -> list[dic
             name = call["function"]["name"]
             run = next((run for run in waiting if run.call_id == call["id"]), None)
             named = [run for run in waiting if run.call_id is None and run.name == name]
-            given = parsed(call["function"]["arguments"])
+            given = parsed_json(call["function"]["arguments"])
             run = run or next((run for run in named if run.arguments is not None and run.arguments == given), None)
             run = run or next(iter(named), None)
             if run is not None:
@@ -139,3 +140,82 @@ def _replies_at_once(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
             break
         replies.append(message)
     return replies
+
+
+class Dialogue:
+    """A conversation in the making. The agent's text, reasoning and calls go to its current turn, or begin one.
+
+    A turn ends when anyone else speaks, a tool replies, or `end_turn` is called.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[dict[str, Any]] = []
+        self._open = False
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """The agent's current turn; a new one if it has ended."""
+        if not self._open or not self._messages or self._messages[-1]["role"] != "assistant":
+            self._messages.append({"role": "assistant", "content": None})
+            self._open = True
+        return self._messages[-1]
+
+    def end_turn(self) -> None:
+        """Let what the agent says next begin a turn of its own."""
+        self._open = False
+
+    def said(self, role: str, text: str) -> None:
+        """Add a message of the system, the developer or the user; the agent's is a turn of its own."""
+        if role == "assistant":
+            self.end_turn()
+            self.text(text)
+        else:
+            self._messages.append({"role": role, "content": text})
+        self._open = False
+
+    def text(self, text: str) -> None:
+        """Add text to the agent's turn."""
+        turn = self.turn
+        turn["content"] = (turn["content"] or "") + text
+
+    def thought(self, text: str) -> None:
+        """Add reasoning to the agent's turn. None of an empty text: providers log reasoning that they hide."""
+        if text:
+            turn = self.turn
+            turn["reasoning"] = turn.get("reasoning", "") + text
+
+    def called(self, identity: Any, name: Any, arguments: Any) -> None:
+        """Add a call to the agent's turn; arguments are an object or JSON text. An id may be missing."""
+        self.turn.setdefault("tool_calls", []).append(tool_call(identity_of(identity), name, arguments))
+
+    def replied(self, identity: Any, name: Any, content: Any) -> None:
+        """Add a tool's reply; content that is not text becomes JSON text."""
+        reply = {"role": "tool", "tool_call_id": identity_of(identity), "content": as_text(content)}
+        if isinstance(name, str) and name:
+            reply["name"] = name
+        self._messages.append(reply)
+        self._open = False
+
+    def extend(self, messages: list[dict[str, Any]]) -> None:
+        """Add whole messages in chat form."""
+        self._messages += messages
+        self._open = False
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the agent's current turn has text and no calls."""
+        return (
+            self._open
+            and bool(self._messages)
+            and bool(self._messages[-1]["content"])
+            and "tool_calls" not in self._messages[-1]
+        )
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation, with ids made where the log has none: replies go to the open calls of their name in order."""
+        return tie_calls(self._messages)
+
+
+def unreadable(what: str, kind: Any) -> InvalidRecord:
+    """The error for a part of a message that a text model cannot read, or that no reader knows."""
+    return InvalidRecord("content is not text", f"{what} of type {kind!r:.60}")

@@ -63,7 +63,7 @@ def as_chat(value: Any, default_role: str = "user") -> list[dict[str, Any]]:
     Raises:
         InvalidRecord: a message has content that is not text.
     """
-    value = parsed(value)
+    value = parsed_json(value)
     if isinstance(value, str):
         return [{"role": default_role, "content": value}] if value else []
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def as_chat(value: Any, default_role: str = "user") -> list[dict[str, Any]]:
 
 
 def _of_object(value: dict[str, Any], default_role: str) -> list[dict[str, Any]]:
-    if is_message(value):
+    if is_chat_message(value):
         messages: list[dict[str, Any]] = []
         _append(messages, value, default_role)
         return messages
@@ -98,7 +98,7 @@ def _of_object(value: dict[str, Any], default_role: str) -> list[dict[str, Any]]
     return []
 
 
-def is_message(value: Any) -> bool:
+def is_chat_message(value: Any) -> bool:
     """Whether a value is one message, or one item of the responses form."""
     if not isinstance(value, dict):
         return False
@@ -267,7 +267,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
     return tool_call(identity, name, arguments)
 
 
-def parsed(value: Any) -> Any:
+def parsed_json(value: Any) -> Any:
     """The value of JSON text of an object or a list; anything else unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -10,19 +11,18 @@ from typing import Any
 
 import orjson
 
-from tracewheel.core.log_formats import AUTO
+from tracewheel.core.log_formats import AUTO, LOG_FORMATS, formats_read, hint
 from tracewheel.core.paths import JsonPath
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.places import Origin, Stretch
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
-from tracewheel.traces.readers import openai, requests, span_traces
+from tracewheel.traces.readers import openai, requests
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
-from tracewheel.traces.readers.registry import built_in_readers
-from tracewheel.traces.readers.spans import is_span, read_span, span_values
-from tracewheel.traces.readers.tool_cache import ToolCache
+from tracewheel.traces.readers.spans import is_exported, is_span, read_span, span_reader, span_values
+from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
@@ -43,7 +43,6 @@ class LogReader:
     def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None) -> None:
         own = tuple(own)
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
-        self._any_span = with_fields(span_traces.ANY_READER, fields)
         self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
         self._format, self._spool = format, spool
@@ -51,6 +50,8 @@ class LogReader:
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._spans = [reader for reader in readers if reader.gathers == "trace id"]
+        if len(self._spans) > 1:
+            self._spans = [with_fields(span_reader(), fields)]
         self._usual = self._reads_openai = openai.READER in readers and not own  # never with fields
         self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
         self._has_own = bool(own)
@@ -144,7 +145,7 @@ class LogReader:
         return [reader for reader in self._lists if reader.recognises(value)]
 
     def _read_value(self, value: Any, piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
-        if isinstance(value, list) and self._spans and value and all(map(span_traces.is_exported, value)):
+        if isinstance(value, list) and self._spans and value and all(map(is_exported, value)):
             for span in value:
                 yield from self._spool_spans(span, piece, file, orjson.dumps(span))
             return
@@ -171,7 +172,7 @@ class LogReader:
         except InvalidRecord as error:
             yield quarantined(piece, file, error)
             return
-        if self._spans and span_traces.is_exported(value) and not (reader and reader.signs == Signs.OWN):
+        if self._spans and is_exported(value) and not (reader and reader.signs == Signs.OWN):
             yield from self._spool_spans(value, piece, file)
             return
         archived = requests.entries(value) if self._requests in self._records else None
@@ -185,7 +186,7 @@ class LogReader:
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
-            detail = f"{known} an object with the keys {shown:.200}; {self._why_not(value) or OWN_READER}"
+            detail = f"{known} an object with the keys {shown:.200}; {self._why_not(value) or OWN_READER}{hint()}"
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = self._reads_openai and reader is openai.READER
@@ -262,11 +263,10 @@ class LogReader:
             values = [orjson.loads(raw) for raw in chain.raws]
             self._of_several = chain.origin
             yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
-        reader = self._spans[0] if len(self._spans) == 1 else self._any_span
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
             name, mark, _ = group.trace_id.partition(GROUP_MARK)
-            chosen = self._groups.get(name, reader) if mark else reader
+            chosen = self._groups[name] if mark else self._spans[0]
             self._of_several = group.origin
             yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
 
@@ -312,3 +312,10 @@ def _first(record: Any, path: JsonPath) -> Any:
         if (value := path.get(part)) is not None:
             return value
     return None
+
+
+@functools.cache
+def built_in_readers(format: str = AUTO) -> tuple[Reader, ...]:
+    """The readers of a format, of all with `auto`, ordered by how specific the signs are by which they recognise a record."""
+    readers = [reader for name in formats_read(format) for reader in LOG_FORMATS[name]]
+    return tuple(sorted(readers, key=lambda reader: -reader.signs))

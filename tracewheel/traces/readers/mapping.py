@@ -8,10 +8,10 @@ from typing import Any
 from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
 from tracewheel.core.paths import JsonPath, MissingPath
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import Place, RawTrace
 from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
-from tracewheel.traces.readers.dialects import ROLE_NAMES, parsed
+from tracewheel.traces.readers.dialects import ROLE_NAMES, parsed_json
 from tracewheel.traces.readers.fields import NAMES, field_value
+from tracewheel.traces.readers.reader import Place, RawTrace
 from tracewheel.traces.readers.tools import as_tools
 
 ROLES = {
@@ -76,7 +76,7 @@ class MappingReader:
             found = JsonPath(config.conversation).find(value)
         except MissingPath as error:
             return f"conversation {error}"
-        if config.conversation != "." and not isinstance(parsed(found), list):
+        if config.conversation != "." and not isinstance(parsed_json(found), list):
             return f"conversation '{config.conversation}' is a {type(found).__name__}, not a list"
         return None if _fits(config.when, value) else f"the record has not the values of 'when': {config.when}"
 
@@ -103,10 +103,10 @@ class MappingReader:
 
     def _elements(self, value: Any) -> list[Any]:
         if self._config.group and self._config.conversation != ".":
-            return [element for record in value for element in parsed(JsonPath(self._config.conversation).find(record))]
+            return [element for record in value for element in parsed_json(JsonPath(self._config.conversation).find(record))]
         if self.gathers == "list" or self._config.conversation == ".":
             return value if isinstance(value, list) else [value]
-        found: list[Any] = parsed(JsonPath(self._config.conversation).find(value))
+        found: list[Any] = parsed_json(JsonPath(self._config.conversation).find(value))
         return found
 
     def _system(self, value: Any) -> Iterator[str]:
@@ -115,7 +115,7 @@ class MappingReader:
 
     def _messages(self, element: Any, number: int) -> list[dict[str, Any]]:
         """The messages of one element of the conversation."""
-        element = parsed(element)
+        element = parsed_json(element)
         rules = [rule for rule in self._config.messages if _fits(rule.when, element)]
         if not rules:
             raise InvalidRecord("message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it")
@@ -179,14 +179,14 @@ def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[
     message: dict[str, Any] = {"role": role, "content": content}
     if rule.reasoning and (thought := JsonPath(rule.reasoning).get(element)):
         message["reasoning"] = as_text(thought)
-    listed = parsed(_first(rule.calls, element)) if role == "assistant" else None
+    listed = parsed_json(_first(rule.calls, element)) if role == "assistant" else None
     results: list[dict[str, Any]] = []
     for at, call in enumerate(listed if isinstance(listed, list) else [listed] if listed else []):
-        made = _call(rule.call, parsed(call), f"call_{number}_{at}", f"element {number}, call {at}")
+        made = _call(rule.call, parsed_json(call), f"call_{number}_{at}", f"element {number}, call {at}")
         message.setdefault("tool_calls", []).append(made)
         if rule.call.result:
             try:
-                result = JsonPath(rule.call.result).find(parsed(call))
+                result = JsonPath(rule.call.result).find(parsed_json(call))
             except MissingPath:
                 continue
             results.append({"role": "tool", "tool_call_id": made["id"], "content": as_text(result)})

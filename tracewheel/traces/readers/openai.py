@@ -12,21 +12,12 @@ from typing import Any
 
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import (
-    Place,
-    RawTrace,
-    build_trace,
-    checked_tokens,
-    made_id,
-    message_list,
-    reward_field,
-)
+from tracewheel.traces.readers.building import build_trace, checked_tokens, made_id
 from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, tie_calls
+from tracewheel.traces.readers.fields import message_list, reward_field, utc_time
 from tracewheel.traces.readers.messages import are_sound, is_strict
-from tracewheel.traces.readers.reader import Reader, Signs
-from tracewheel.traces.readers.times import utc_time
-from tracewheel.traces.readers.tool_cache import ToolCache
-from tracewheel.traces.readers.tools import as_tools, given_tools
+from tracewheel.traces.readers.reader import Place, RawTrace, Reader, Signs
+from tracewheel.traces.readers.tools import ToolCache, as_tools, given_tools
 from tracewheel.traces.readers.unread import READ as READ_OF_MESSAGES
 
 FORMAT = "openai"
@@ -164,4 +155,19 @@ def _is_usual_environment(environment: Any) -> bool:
     )
 
 
+def is_list_element(value: Any) -> bool:
+    """Whether this is an element of a bare list of messages."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+
+
+def read_list(value: Any, place: Place) -> Trace:
+    """The trace of a bare list of messages.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    return read({"messages": value}, place)
+
+
 READER = Reader(FORMAT, recognises, read, signs=Signs.GENERAL)
+READERS = (READER, Reader(FORMAT, is_list_element, read_list, "list", Signs.GENERAL))

@@ -11,8 +11,8 @@ from typing import Any
 
 from tracewheel.traces.readers.content import as_text, read_parts
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun
-from tracewheel.traces.readers.dialects import as_chat, parsed
-from tracewheel.traces.readers.spans import Span, first_text, nested
+from tracewheel.traces.readers.dialects import as_chat, parsed_json
+from tracewheel.traces.readers.spans import Span, SpanConventions, first_text, nested_attributes, span_reader
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "otel"
@@ -27,7 +27,7 @@ SESSION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id", "
 USER_KEYS = ("user.id", "enduser.id", "langfuse.user.id", "traceloop.association.properties.user_id")
 
 
-def recognises_span(span: Span) -> bool:
+def recognises(span: Span) -> bool:
     """Whether the span has these attributes."""
     return any(key.startswith("gen_ai.") for key in span.attributes)
 
@@ -49,11 +49,13 @@ def _model_call(span: Span) -> ModelCall | None:
         if name in ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion"):
             attributes |= details
     inputs = as_chat(
-        attributes.get("gen_ai.input.messages") or nested(attributes, "gen_ai.prompt") or attributes.get("gen_ai.prompt")
+        attributes.get("gen_ai.input.messages")
+        or nested_attributes(attributes, "gen_ai.prompt")
+        or attributes.get("gen_ai.prompt")
     )
     outputs = as_chat(
         attributes.get("gen_ai.output.messages")
-        or nested(attributes, "gen_ai.completion")
+        or nested_attributes(attributes, "gen_ai.completion")
         or attributes.get("gen_ai.completion"),
         "assistant",
     )
@@ -61,7 +63,7 @@ def _model_call(span: Span) -> ModelCall | None:
     inputs, outputs = inputs or event_inputs, outputs or event_outputs
     if not inputs and not outputs:
         return None
-    instructions = parsed(attributes.get("gen_ai.system_instructions"))
+    instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
     return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes))
@@ -72,27 +74,29 @@ def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     inputs: list[dict[str, Any]] = []
     outputs: list[dict[str, Any]] = []
     for name, details in span.events:
-        body = parsed(details.get("body"))
+        body = parsed_json(details.get("body"))
         said = {**details, **(body if isinstance(body, dict) else {})}
         if name in EVENT_ROLES:
             message = {
                 "role": EVENT_ROLES[name],
-                "content": parsed(said.get("content")) if name == "gen_ai.tool.message" else said.get("content"),
+                "content": parsed_json(said.get("content")) if name == "gen_ai.tool.message" else said.get("content"),
             }
             if name == "gen_ai.tool.message":
                 message = {"role": "tool", "content": as_text(said.get("content")), "tool_call_id": said.get("id")}
-            inputs += as_chat({**message, "tool_calls": parsed(said.get("tool_calls"))})
+            inputs += as_chat({**message, "tool_calls": parsed_json(said.get("tool_calls"))})
         elif name == "gen_ai.choice" and not outputs:
-            message = parsed(said.get("message"))
+            message = parsed_json(said.get("message"))
             message = message if isinstance(message, dict) else {"content": message or said.get("content")}
-            calls = parsed(said.get("tool_calls")) or parsed(message.get("tool_calls"))
+            calls = parsed_json(said.get("tool_calls")) or parsed_json(message.get("tool_calls"))
             outputs = as_chat({**message, "role": "assistant", "tool_calls": calls})
     return inputs, outputs
 
 
 def _tools(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    given = as_tools(attributes.get("gen_ai.tool.definitions")) or as_tools(nested(attributes, "llm.request.functions"))
-    parameters = parsed(attributes.get("model_request_parameters"))
+    given = as_tools(attributes.get("gen_ai.tool.definitions")) or as_tools(
+        nested_attributes(attributes, "llm.request.functions")
+    )
+    parameters = parsed_json(attributes.get("model_request_parameters"))
     if not given and isinstance(parameters, dict):
         given = as_tools([*(parameters.get("function_tools") or []), *(parameters.get("output_tools") or [])])
     return given
@@ -118,3 +122,7 @@ def model_of(attributes: dict[str, Any]) -> str | None:
     return first_text(
         attributes, "gen_ai.response.model", "gen_ai.request.model", "ai.response.model", "ai.model.id", "llm.model_name"
     )
+
+
+CONVENTIONS = SpanConventions(FORMAT, recognises, model_calls, tool_runs, SESSION_KEYS, USER_KEYS)
+READERS = (span_reader(CONVENTIONS),)

@@ -15,9 +15,9 @@ from tracewheel.core.log_formats import READERS
 from tracewheel.core.strict_json import check_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import REASONS, InvalidRecord
-from tracewheel.traces.readers.building import Place, RawTrace, build_trace
+from tracewheel.traces.readers.building import build_trace
 from tracewheel.traces.readers.dialects import tie_calls
-from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.reader import Place, RawTrace, Reader, Signs
 
 GATHERS = ("record", "list", "group")
 TEXTS = ("id", "session", "user", "created", "model", "task")

@@ -1,4 +1,4 @@
-"""The interface of readers. Each format has a file; `registry` collects the readers and `log_reader` chooses among them."""
+"""The interface of readers. Each format has a file with its `READERS`; `log_reader` chooses among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,31 @@ from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import Place
+
+
+class Place(NamedTuple):
+    """Where a record begins: the file's stored name, and the line, counted from 1."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class RawTrace:
+    """What a reader found in a record, before its messages are checked. None, or an empty list, where the log has nothing."""
+
+    messages: list[Any]
+    id: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    environment: dict[str, Any] | None = None
+    session: str | None = None
+    user: str | None = None
+    created: str | None = None
+    model: str | None = None
+    outcome: float | None = None
+    task: str | None = None
+    tokens: dict[str, Any] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
 
 
 class Signs(IntEnum):
@@ -113,3 +137,23 @@ class LoggedRequest:
             return datetime.fromisoformat(str(self.created)).timestamp()
         except ValueError:
             return None
+
+
+@dataclass(frozen=True)
+class RequestBodies:
+    """The bodies of one provider's requests, for the format `requests` (entry points of `tracewheel.request_bodies`).
+
+    Attributes:
+        is_request: Whether an object is the body of a request. Never raises.
+        is_response: Whether an object is the body of a response. Never raises.
+        read_exchange: A request with its response, or with an empty object. Raises only `InvalidRecord`.
+        is_entry: Whether a value is an entry of the provider's own log of requests. Never raises.
+        pair_of: Of such an entry: its bodies as `request` and `response`, and what lies beside them. Raises only
+            `InvalidRecord`.
+    """
+
+    is_request: Callable[[dict[str, Any]], bool]
+    is_response: Callable[[dict[str, Any]], bool]
+    read_exchange: Callable[[dict[str, Any], dict[str, Any]], LoggedRequest]
+    is_entry: Callable[[Any], bool] | None = None
+    pair_of: Callable[[dict[str, Any]], dict[str, Any]] | None = None

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import LARGEST_EXPANSION
-from tracewheel.core.log_formats import AUTO
+from tracewheel.core.kind_table import how_to_get
+from tracewheel.core.log_formats import AUTO, LOG_FILES
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import LARGEST, Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.inspect_eval import SUFFIX, eval_pieces
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.reader import Reader
-from tracewheel.traces.readers.tracewheel import parquet_pieces
 from tracewheel.traces.spool import Spool
-
-PIECES: dict[str, Callable[[Path, int, int], Iterator[Piece]]] = {".parquet": parquet_pieces, SUFFIX: eval_pieces}
 
 
 def read_traces(
@@ -55,6 +53,21 @@ def whole_file_pieces(path: Path, largest: int = LARGEST, expansion: int = LARGE
         path: The file.
         largest: Bytes of the largest record; of a larger one nothing is read.
         expansion: To how many times its size the file may expand.
+
+    Raises:
+        DataError: the wheel that reads such files is not installed.
     """
-    pieces = PIECES.get(path.suffix.lower())
-    return None if pieces is None else pieces(path, largest, expansion)
+    kind = _kind(path)
+    if kind not in LOG_FILES and (how := how_to_get("log file", kind)):
+        raise DataError(f"{path}: what reads .{kind} files is {how}")
+    pieces: Iterator[Piece] | None = LOG_FILES[kind](path, largest, expansion) if kind in LOG_FILES else None
+    return pieces
+
+
+def is_whole_file(path: Path) -> bool:
+    """Whether a file is of a kind that `whole_file_pieces` reads, or would with its wheel."""
+    return _kind(path) in LOG_FILES or how_to_get("log file", _kind(path)) is not None
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")

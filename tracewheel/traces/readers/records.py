@@ -13,8 +13,7 @@ from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
-from tracewheel.traces.readers.building import Place
-from tracewheel.traces.readers.reader import Reader, SessionLine
+from tracewheel.traces.readers.reader import Place, Reader, SessionLine
 from tracewheel.traces.readers.unread import check_trace
 
 UNEXPECTED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)

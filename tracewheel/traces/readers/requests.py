@@ -1,46 +1,37 @@
 """Reads logs of single model requests, as proxies and SDK callbacks write them, and joins them into conversations.
 
-A record holds a request and its response: `{"request", "response"}` (their bodies perhaps under `body`, or as text), an entry
-of Bedrock's invocation log, Helicone's `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of
-an HTTP archive (HAR 1.2), or the body of a request alone. Bodies are those of OpenAI's chat completions and responses, of
-Anthropic's messages, of Gemini and of Bedrock's Converse; a response may be the text of a stream. Each request repeats the
+A record holds a request and its response: `{"request", "response"}` (their bodies perhaps under `body`, or as text), Helicone's
+`request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of an HTTP archive (HAR 1.2) or of a
+provider's own log, or the body of a request alone. Bodies are those of OpenAI's chat completions and responses, of Anthropic's
+messages, and those that wheels read (`RequestBodies`); a response may be the text of a stream. Each request repeats the
 conversation so far, so `spool.RequestTable` finds the request that it continues.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
-from types import ModuleType
 from typing import Any
 
 import orjson
 
+from tracewheel.core.log_formats import REQUEST_BODIES, REQUESTS
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers import bedrock, gemini
-from tracewheel.traces.readers.building import (
-    Place,
-    RawTrace,
-    build_trace,
-    object_field,
-    reward_field,
-    text_field,
-)
+from tracewheel.traces.readers.building import build_trace
 from tracewheel.traces.readers.content import read_parts
-from tracewheel.traces.readers.conversation import message_key
-from tracewheel.traces.readers.dialects import as_chat, parsed, tie_calls
-from tracewheel.traces.readers.dialogue import Dialogue
-from tracewheel.traces.readers.reader import LoggedRequest, Reader, Signs
-from tracewheel.traces.readers.response_items import read_items
+from tracewheel.traces.readers.conversation import Dialogue, message_key
+from tracewheel.traces.readers.dialects import as_chat, parsed_json, tie_calls
+from tracewheel.traces.readers.fields import object_field, reward_field, text_field
+from tracewheel.traces.readers.openai_responses import read_response_items
+from tracewheel.traces.readers.reader import LoggedRequest, Place, RawTrace, Reader, RequestBodies, Signs
 from tracewheel.traces.readers.streams import is_stream, response_of_events, response_of_stream
 from tracewheel.traces.readers.tools import as_tools
 
-FORMAT = "requests"
-PROVIDERS = ("openai", "anthropic", "openai_responses", "gemini", "bedrock")
-FAMILIES: tuple[ModuleType, ...] = (gemini, bedrock)  # bodies of their own shape
+FORMAT = REQUESTS
 PAIRS = (("request", "response"), ("request_body", "response_body"))
 # Settings of a request that no log of a whole conversation has.
 SETTINGS = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options"}
@@ -58,7 +49,7 @@ def recognises(value: Any) -> bool:
     """Whether a record is of a request: its body, and its response or settings that only requests have."""
     if not isinstance(value, dict):
         return False
-    if bedrock.is_invocation(value) or _exchange(value) is not None:
+    if _is_entry(value) or _exchange(value) is not None:
         return True
     request, response = _bodies(value)
     if not _is_request_body(request) or _has_converse_blocks(request):
@@ -70,6 +61,15 @@ def recognises(value: Any) -> bool:
     messages = value.get("messages")
     unanswered = isinstance(messages, list) and isinstance(messages[-1], dict) and messages[-1].get("role") != "assistant"
     return unanswered and not SETTINGS.isdisjoint(value) and "reward" not in value and "environment" not in value
+
+
+@functools.cache
+def _families() -> tuple[RequestBodies, ...]:
+    return tuple(REQUEST_BODIES.values())
+
+
+def _is_entry(value: Any) -> bool:
+    return any(bodies.is_entry(value) for bodies in _families() if bodies.is_entry)
 
 
 def entries(value: Any) -> list[Any] | None:
@@ -85,8 +85,9 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    if bedrock.is_invocation(value):
-        value = bedrock.pair_of(value)
+    for bodies in _families():
+        if bodies.pair_of and bodies.is_entry and bodies.is_entry(value):
+            value = bodies.pair_of(value)
     exchange = _exchange(value)
     if exchange is not None:
         family, request, response = exchange
@@ -100,7 +101,7 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     inputs = as_chat(sent) if "messages" in request else _items(sent)
     system = request.get("system") or request.get("instructions")
     if system:
-        inputs = [{"role": "system", "content": read_parts(parsed(system)).text}, *inputs]
+        inputs = [{"role": "system", "content": read_parts(parsed_json(system)).text}, *inputs]
     user = text_field(request, "user") or text_field(value, *USERS) or text_field(metadata, *USERS)
     parameters = object_field(value, "model_parameters")
     of_claude_code = CLAUDE_CODE_SESSION.search(user or "")
@@ -124,10 +125,10 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     )
 
 
-def _exchange(value: dict[str, Any]) -> tuple[ModuleType, dict[str, Any], dict[str, Any]] | None:
+def _exchange(value: dict[str, Any]) -> tuple[RequestBodies, dict[str, Any], dict[str, Any]] | None:
     """The family of a record's bodies, and the bodies; None if they are of no family."""
     request, response = _bodies(value)
-    family = next((family for family in FAMILIES if family.is_request(request)), None)
+    family = next((family for family in _families() if family.is_request(request)), None)
     if family is None or (request is value and not family.is_response(value)):
         return None
     return family, request, value if request is value else response
@@ -188,7 +189,7 @@ def _body(value: Any) -> dict[str, Any]:
 
 
 def _from_text(value: Any) -> Any:
-    return response_of_stream(value) if isinstance(value, str) and is_stream(value) else parsed(value)
+    return response_of_stream(value) if isinstance(value, str) and is_stream(value) else parsed_json(value)
 
 
 def _is_request_body(body: dict[str, Any]) -> bool:
@@ -207,7 +208,7 @@ def _has_converse_blocks(body: dict[str, Any]) -> bool:
 
 def _conversation(body: dict[str, Any]) -> Any:
     """What was sent: `messages`, or the responses form's `input`."""
-    return parsed(body.get("messages") or body.get("input"))
+    return parsed_json(body.get("messages") or body.get("input"))
 
 
 def _outputs(response: dict[str, Any]) -> list[dict[str, Any]]:
@@ -223,7 +224,7 @@ def _outputs(response: dict[str, Any]) -> list[dict[str, Any]]:
 def _items(items: Any) -> list[dict[str, Any]]:
     """The messages in the responses form's items, or in its text."""
     dialogue = Dialogue()
-    read_items(items, dialogue)
+    read_response_items(items, dialogue)
     return dialogue.messages()
 
 
@@ -237,7 +238,7 @@ def history_hashes(messages: Iterable[dict[str, Any]]) -> list[bytes]:
     last = b""
     for message in messages:
         role, text, calls = message_key(message)
-        text = parsed(text) if role == "tool" else text  # a result that is an object, too, may come back in another order
+        text = parsed_json(text) if role == "tool" else text  # a result that is an object, too, may come back in another order
         text = THOUGHT.sub("", text).strip() if role == "assistant" and isinstance(text, str) else text
         last = blake2b(
             last + orjson.dumps([role, text, calls], default=str, option=orjson.OPT_SORT_KEYS), digest_size=16
@@ -304,3 +305,4 @@ def _read(values: Any, place: Place) -> Trace:
 
 
 READER = Reader(FORMAT, recognises, _read, "request", Signs.NAMED)
+READERS = (READER,)

@@ -1,14 +1,27 @@
-"""Spans of traces in any export: OTLP JSON, or the lists that the SDKs of several languages write."""
+"""Spans of traces in any export, OTLP JSON or the lists that the SDKs of several languages write, and their conversations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from tracewheel.traces.readers.dialects import parsed
+from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
+from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.building import build_trace
+from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
+from tracewheel.traces.readers.dialects import parsed_json
+from tracewheel.traces.readers.fields import nanoseconds, object_field, time_text
+from tracewheel.traces.readers.reader import Place, RawTrace, Reader
+from tracewheel.traces.readers.scores import (
+    MODEL,
+    LoggedScore,
+    judge_of,
+    outcome_of,
+    scores_info,
+)
 
 TRACE_KEYS = ("traceId", "trace_id", "traceID")
 SPAN_KEYS = ("spanId", "span_id", "spanID")
@@ -86,24 +99,6 @@ def _id(value: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((str(value[f"context.{key}"]) for key in keys if isinstance(value.get(f"context.{key}"), str)), None)
 
 
-def nanoseconds(value: Any) -> int:
-    """A logged time in nanoseconds since 1970. The log has a number, its text, [seconds, nanoseconds], or ISO 8601."""
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
-        return int(value[0]) * 1_000_000_000 + int(value[1])
-    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
-        try:
-            return int(datetime.fromisoformat(value).timestamp() * 1_000_000) * 1000
-        except (ValueError, OverflowError):
-            return 0
-    if isinstance(value, str | int | float) and not isinstance(value, bool) and value:
-        number = float(value)
-        for largest, factor in ((1e11, 1e9), (1e14, 1e6), (1e17, 1e3)):
-            if abs(number) < largest:
-                return int(number * factor)
-        return int(value) if abs(number) < 2**63 else 0
-    return 0
-
-
 def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes by name, from an object or from OTLP's list of keys and typed values."""
     if isinstance(value, dict):
@@ -138,12 +133,12 @@ def _below(holder: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {key[length:]: value for key, value in holder.items() if key.startswith(f"{prefix}.") and value is not None}
 
 
-def nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
+def nested_attributes(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """The list that was flattened into attributes such as `llm.input_messages.0.message.role`.
 
     The attribute named by the prefix itself may hold the list, or its JSON text.
     """
-    whole = parsed(attributes.get(prefix))
+    whole = parsed_json(attributes.get(prefix))
     if isinstance(whole, list):
         return whole
     listed = _listed(unflattened(_below(attributes, prefix)))
@@ -186,7 +181,7 @@ def first_text(attributes: dict[str, Any], *keys: str) -> str | None:
     return next((attributes[key] for key in keys if isinstance(attributes.get(key), str) and attributes[key]), None)
 
 
-def in_order(spans: list[Span]) -> Iterator[Span]:
+def spans_in_order(spans: list[Span]) -> Iterator[Span]:
     """The spans by start; of equal starts, a parent before its children."""
     by_id = {span.span_id: span for span in spans}
 
@@ -198,3 +193,107 @@ def in_order(spans: list[Span]) -> Iterator[Span]:
         return len(seen)
 
     yield from sorted(spans, key=lambda span: (span.start, depth(span)))
+
+
+EVALUATION = "gen_ai.evaluation"
+OPENINFERENCE_KIND = "openinference.span.kind"
+
+
+@dataclass(frozen=True)
+class SpanConventions:
+    """How spans of one kind hold model calls and runs of tools (entry points of `tracewheel.span_conventions`).
+
+    Attributes:
+        name: The format's name, stored with each trace.
+        recognises: Whether a span follows them. Never raises.
+        model_calls: The model calls in a trace's spans. Raises only `InvalidRecord`.
+        tool_runs: The runs of tools in a trace's spans.
+        session_keys: Attributes that name the session, the first one first.
+        user_keys: Attributes that name the user.
+    """
+
+    name: str
+    recognises: Callable[[Span], bool]
+    model_calls: Callable[[list[Span]], list[ModelCall]]
+    tool_runs: Callable[[list[Span]], list[ToolRun]]
+    session_keys: tuple[str, ...]
+    user_keys: tuple[str, ...]
+
+
+def is_exported(value: Any) -> bool:
+    """Whether a value is a span, or an export of spans."""
+    return is_span(value) or is_envelope(value)
+
+
+def span_reader(conventions: SpanConventions | None = None) -> Reader:
+    """A reader of the spans of traces by the given conventions; without any, by those of `SPAN_CONVENTIONS` that fit."""
+
+    def read(values: Any, place: Place) -> Trace:
+        spans = list(spans_in_order([read_span(value) for value in values]))
+        known = (conventions,) if conventions else tuple(SPAN_CONVENTIONS.values())
+        chosen = conventions or next((one for one in known if any(map(one.recognises, spans))), None)
+        if chosen is None:
+            raise InvalidRecord("no messages", "no span of the trace is of a model call")
+        return _read_spans(spans, chosen, place)
+
+    return Reader(conventions.name if conventions else "spans", is_exported, read, "trace id")
+
+
+def _read_spans(spans: list[Span], family: SpanConventions, place: Place) -> Trace:
+    """The trace of these spans.
+
+    Raises:
+        InvalidRecord: they hold no conversation, or an invalid one.
+    """
+    conversation = join_calls(family.model_calls(spans), family.tool_runs(spans))
+    if not conversation.messages:
+        raise InvalidRecord("no messages", "no span of the trace has messages of a model call" + hint())
+    attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
+    starts = [span.start for span in spans if span.start]
+    scores = span_scores(spans)
+    return build_trace(
+        family.name,
+        place,
+        RawTrace(
+            conversation.messages,
+            id=spans[0].trace_id,
+            tools=conversation.tools,
+            session=first_text(attributes, *family.session_keys),
+            user=first_text(attributes, *family.user_keys),
+            created=time_text(min(starts, default=None)),
+            model=conversation.model,
+            outcome=outcome_of(scores),
+            info={
+                "spans": len(spans),
+                "root": spans[0].name,
+                **scores_info(scores),
+                "other_conversations": conversation.others,
+            },
+        ),
+    )
+
+
+def span_scores(spans: list[Span]) -> list[LoggedScore]:
+    """The scores in OpenTelemetry's evaluation events (which name no judge: a model's) and in Phoenix's annotations.
+
+    Args:
+        spans: All spans of a trace, in order. Scores of the root and of the first agent span count for the whole trace.
+    """
+    agents = [
+        span
+        for span in spans
+        if span.attributes.get("gen_ai.operation.name") == "invoke_agent" or span.attributes.get(OPENINFERENCE_KIND) == "AGENT"
+    ]
+    whole_ids = {span.span_id for span in (*spans[:1], *agents[:1])}
+    scores = []
+    for span in spans:
+        whole = span.span_id in whole_ids
+        for name, details in span.events:
+            if name == f"{EVALUATION}.result":
+                value, label = details.get(f"{EVALUATION}.score.value"), details.get(f"{EVALUATION}.score.label")
+                scores.append(LoggedScore(details.get(f"{EVALUATION}.name"), value, MODEL, label, whole))
+        for note in span.annotations:
+            result = object_field(note, "result")
+            judge = judge_of(note.get("annotator_kind"))
+            scores.append(LoggedScore(note.get("name"), result.get("score"), judge, result.get("label"), whole))
+    return scores

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracewheel.core.strict_json import parse_json
-from tracewheel.traces.readers.building import object_field
+from tracewheel.traces.readers.fields import object_field
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 

@@ -14,18 +14,10 @@ from tracewheel.core.files import EXPANDS, ExpandsError, read_foreign_batches
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import (
-    Place,
-    RawTrace,
-    build_trace,
-    checked_tokens,
-    list_field,
-    object_field,
-    reward_field,
-    text_field,
-)
-from tracewheel.traces.readers.dialects import parsed
-from tracewheel.traces.readers.reader import Reader, Signs
+from tracewheel.traces.readers.building import build_trace, checked_tokens
+from tracewheel.traces.readers.dialects import parsed_json
+from tracewheel.traces.readers.fields import list_field, object_field, reward_field, text_field
+from tracewheel.traces.readers.reader import Place, RawTrace, Reader, Signs
 from tracewheel.traces.readers.tools import as_tools
 
 if TYPE_CHECKING:
@@ -50,7 +42,7 @@ def read(value: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    messages = parsed(value["messages"])
+    messages = parsed_json(value["messages"])
     if not isinstance(messages, list) or not messages:
         raise InvalidRecord("no messages", "'messages' is to be a list with at least one message")
     if value.keys() >= OF_TRACE:
@@ -64,13 +56,13 @@ def read(value: Any, place: Place) -> Trace:
             tools=as_tools(value.get("tools")),
             task=text_field(value, "task_id"),
             tokens=checked_tokens({name: value.get(name) for name in ("token_ids", "logprobs", "action_mask")}),
-            info={key: parsed(value[key]) for key in KEPT if key in value},
+            info={key: parsed_json(value[key]) for key in KEPT if key in value},
         ),
     )
 
 
 def _trace(value: dict[str, Any], messages: list[Any], place: Place) -> Trace:
-    record = {key: parsed(part) for key, part in value.items()}
+    record = {key: parsed_json(part) for key, part in value.items()}
     return build_trace(
         FORMAT,
         place,
@@ -130,4 +122,4 @@ def _row_pieces(batch: pyarrow.RecordBatch, before: int, largest: int) -> Iterat
         yield Piece(raw[:KEPT_OF_TOO_LARGE] if is_large else raw, before + at + 1, 0, damage="too large" if is_large else "")
 
 
-READER = Reader(FORMAT, recognises, read, signs=Signs.NAMED)
+READERS = (Reader(FORMAT, recognises, read, signs=Signs.NAMED),)

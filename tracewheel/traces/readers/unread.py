@@ -97,12 +97,12 @@ def check_stored(message: Mapping[str, Any], position: int) -> None:
 
 def _check(item: Mapping[str, Any], known: Collection[str], made: list[dict[str, Any]], position: int) -> None:
     is_empty = not any(map(says_something, made))
-    for key in item.keys() - known:
+    for key in sorted(item.keys() - known):
         value = item[key]
         plain = re.sub(r"[_\W]", "", str(key)).lower()
         if plain not in CONTENT and (not is_empty or _is_about(key)):
             continue
-        words = set(strings(value))
+        words = set(texts_of(value))
         if words and not words <= _words(made):
             empty = " and came out empty" if is_empty else ""
             raise InvalidRecord(UNREAD, f"message {position} has {key!r:.60}, which no reader knows{empty}")
@@ -125,7 +125,7 @@ def check_trace(value: Any, trace: Trace) -> None:
             plain = re.sub(r"[_\W]", "", str(key)).lower()
             if key in MARKS or (plain not in CONTENT and _is_about(key)):
                 continue
-            for word in strings(said):
+            for word in texts_of(said):
                 # Names and kinds are single words; under a name of nobody's, only more than that is something said.
                 if word in words or (plain not in CONTENT and len(word.split()) < 2) or any(word in text for text in texts):
                     continue
@@ -142,25 +142,25 @@ def says_something(message: Mapping[str, Any]) -> bool:
     return bool(message.get("content") or message.get("tool_calls") or message.get("reasoning"))
 
 
-def strings(value: Any, depth: int = 0) -> Iterator[str]:
+def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
     """The texts in a value that are not empty, without white space around them."""
     if isinstance(value, str):
         if value.strip():
             yield value.strip()
     elif depth < DEEPEST and isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from strings(part, depth + 1)
+            yield from texts_of(part, depth + 1)
 
 
 def _words(messages: list[dict[str, Any]]) -> set[str]:
     """The texts of messages, those within calls' arguments too."""
-    found = set(strings(messages))
+    found = set(texts_of(messages))
     for message in messages:
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else []:
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict):
-                found |= set(strings(_unpacked(function.get("arguments"))))
+                found |= set(texts_of(_unpacked(function.get("arguments"))))
     return found
 
 

@@ -15,13 +15,11 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.types import Trace
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.fields import NAMES
+from tracewheel.traces.readers.fields import NAMES, utc_time
 from tracewheel.traces.readers.reading import read_traces
-from tracewheel.traces.readers.times import utc_time
 
 ROOT = Path(__file__).parents[4]
 MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."}]
-SHARED = [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hello."}]
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def read(tmp_path):
     return call
 
 
-@pytest.mark.parametrize("conversation", [{"messages": MESSAGES}, {"conversations": SHARED}])
+@pytest.mark.parametrize("conversation", [{"messages": MESSAGES}, {"messages": MESSAGES, "system": "Help."}])
 @pytest.mark.parametrize(
     ("logged", "field", "value"),
     [

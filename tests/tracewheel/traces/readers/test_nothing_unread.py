@@ -2,31 +2,17 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tracewheel.traces.readers.logged import RECORDS, SPANS, read
 from tracewheel.core.types import Trace
-from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.reading import read_traces
 from tracewheel.traces.readers.unread import CONTENT, says_something
-from tracewheel.traces.spool import Spool
 
-SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
-ALL = {**{name: [record] for name, record in SAMPLES["records"].items()}, **SAMPLES["spans"]}
-SHARED = Path(__file__).parents[5] / "shared/traces"
+ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
 SAID = "It is sunny."
-
-
-def read(*values, format="auto"):
-    pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
-    with Spool() as spool:
-        reader = LogReader(format, spool)
-        items = list(reader.read(pieces, "log"))
-        return items + [item for _, item in reader.spooled()]
 
 
 def places_of(value, text, path=()):
@@ -48,13 +34,12 @@ def is_lost(item, text=SAID):
     return any(message["role"] == "assistant" and not says_something(message) for message in item.messages)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_text_under_any_other_name_is_read_or_quarantined(name):
+def check_other_names(name, sample):
     """What the agent says, moved to every name under which some log keeps content, and to one of nobody's."""
-    for number, part in enumerate(ALL[name]):
+    for number, part in enumerate(sample):
         for *path, key in places_of(part, SAID):
             for other in [*sorted(CONTENT), "toolCalls", "what_it_said"]:
-                values = copy.deepcopy(ALL[name])
+                values = copy.deepcopy(sample)
                 node = values[number]
                 for step in path:
                     node = node[step]
@@ -63,6 +48,11 @@ def test_text_under_any_other_name_is_read_or_quarantined(name):
                 if other not in node:
                     node[other] = node.pop(key)
                     assert not any(map(is_lost, read(*values, format=name))), (path, key, other)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_text_under_any_other_name_is_read_or_quarantined(name):
+    check_other_names(name, ALL[name])
 
 
 names = st.sampled_from(
@@ -79,12 +69,8 @@ messages = st.dictionaries(names | st.text("abc", min_size=1, max_size=3), texts
 def test_made_messages_are_read_or_quarantined(message, role):
     """An agent's message with texts under any names: it is empty only if all of them are."""
     asked = {"role": "user", "content": "Rome?"}
-    for record in (
-        {"messages": [asked, {"role": role, **message}]},
-        {"trace": {"id": "t"}, "observations": [{"type": "GENERATION", "input": asked, "output": {"role": role, **message}}]},
-    ):
-        (item,) = read(record)
-        assert not (SAID in json.dumps(message) and is_lost(item)), item
+    (item,) = read({"messages": [asked, {"role": role, **message}]})
+    assert not (SAID in json.dumps(message) and is_lost(item)), item
 
 
 UI = {
@@ -123,15 +109,3 @@ def test_messages_of_other_sdks_are_read_in_openais_place(messages):
     assert said[0] == ("user", "Rome?", []) and ("tool", "sunny", []) in said and said[-1] == ("assistant", SAID, [])
     assert [name for _, _, calls in said for name in calls] == ["weather"]
     assert any("I look." in text for _, text, _ in said)
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not beside the checkout")
-def test_no_message_of_a_real_log_came_out_empty():
-    """Counted in the records themselves, the shared logs have no agent's message without text, calls or thoughts."""
-    files = {str(path): path for path in sorted(SHARED.rglob("*.json*")) + sorted(SHARED.rglob("*.traj"))}
-    traces = [item for item in read_traces(files) if isinstance(item, Trace)]
-    assert len(traces) > 100
-    empty = [
-        trace.source_file for trace in traces for m in trace.messages if m["role"] == "assistant" and not says_something(m)
-    ]
-    assert empty == []

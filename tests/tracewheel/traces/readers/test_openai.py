@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tracewheel.core.types import Trace, canonical_json
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import Quarantined
-from tracewheel.traces.readers.building import Place
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.openai import read, read_usual
+from tracewheel.traces.readers.reader import Place
 from tracewheel.traces.readers.reading import read_traces
 from tracewheel.traces.readers.records import parse_piece
-from tracewheel.traces.readers.tool_cache import ToolCache
+from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import Spool
 
 TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"type": "object", "properties": {}}}}

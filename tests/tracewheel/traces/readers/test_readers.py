@@ -1,4 +1,4 @@
-"""One conversation in every format: all give the same messages, and each the fields that only it has."""
+"""One conversation in every format of the core: all give the same messages, and each the fields that only it has."""
 
 import copy
 import json
@@ -7,53 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.tracewheel.traces.readers.logged import OTLP, RECORDS, SPANS, STORY, conversation, read
 from tracewheel.config import IngestConfig
-from tracewheel.core.log_formats import LOG_FORMATS
+from tracewheel.core.kind_table import WHEELS
+from tracewheel.core.log_formats import LOG_FORMATS, TRIED
 from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import REASONS, Quarantined
 from tracewheel.traces.readers import log_reader
-from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.registry import built_in_readers
+from tracewheel.traces.readers.log_reader import LogReader, built_in_readers
 from tracewheel.traces.spool import Spool
 
 ROOT = Path(__file__).parents[4]
-SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
-RECORDS, SPANS = SAMPLES["records"], SAMPLES["spans"]
-# A format may also have a file `samples/NAME.json`: a record, or a list of the lines that make up one trace.
-for file in sorted(Path(__file__).with_name("samples").glob("*.json")):
-    sample = json.loads(file.read_text())
-    (SPANS if isinstance(sample, list) else RECORDS)[file.stem] = sample
-CITY = {"city": "Rome"}
-
-
-def read(*values, format="auto"):
-    """Read values, one a line."""
-    pieces = [Piece(json.dumps(value).encode(), number, 0) for number, value in enumerate(values, start=1)]
-    with Spool() as spool:
-        reader = LogReader(format, spool)
-        items = list(reader.read(pieces, "log"))
-        return items + [item for _, item in reader.spooled()]
-
-
-def conversation(trace):
-    """The conversation without differences of format: ids, and whether a missing text is None or empty."""
-    lines = []
-    for message in trace.messages:
-        calls = [
-            (call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls") or []
-        ]
-        lines.append((message["role"], message["content"] or "", calls))
-    return lines
-
-
-STORY = [
-    ("user", "Weather in Rome?", []),
-    ("assistant", "", [("weather", CITY)]),
-    ("tool", "sunny", []),
-    ("assistant", "It is sunny.", []),
-]
-LENGTHS = {"xlam": 2}  # it has no replies
 ALL = {**{name: [record] for name, record in RECORDS.items()}, **SPANS}
 
 
@@ -63,7 +28,7 @@ def test_every_format_gives_the_same_conversation(name, asked):
     (trace,) = read(*ALL[name], format="auto" if asked == "auto" else name)
     assert isinstance(trace, Trace), trace
     assert trace.format == name
-    assert conversation(trace) == STORY[: LENGTHS.get(name, 4)]
+    assert conversation(trace) == STORY
     for reply in trace.messages[2:3]:
         assert reply["tool_call_id"] == trace.messages[1]["tool_calls"][0]["id"]
     assert trace.source_line == 1
@@ -71,9 +36,9 @@ def test_every_format_gives_the_same_conversation(name, asked):
 
 
 def test_all_formats_have_a_sample_a_line_in_the_docs_and_a_name_in_the_config():
-    assert set(ALL) == set(LOG_FORMATS)
+    assert set(ALL) == set(TRIED) - WHEELS["log format"].keys()
     table = (ROOT / "docs/traces.md").read_text().split("## Formats")[1].split("\n## ")[0]
-    assert {name.strip("`") for name in re.findall(r"^\| (`\w+`) \|", table, re.MULTILINE)} == set(LOG_FORMATS)
+    assert {name.strip("`") for name in re.findall(r"^\| (`\w+`) \|", table, re.MULTILINE)} == set(ALL)
     for name in ("auto", *LOG_FORMATS):
         assert IngestConfig(format=name).format == name
     with pytest.raises(ValueError, match="no log format is called 'jsonl'; known: auto, .*openai"):
@@ -94,24 +59,10 @@ KNOWN = {
         "id": "msg_2", "session": "0f9d3c1e-5a51-4d0f-9e3b-6b1d6a3f2c11", "user": "user_u1_account_", "model": "m-1",
         "created": "2026-10-01T08:00:00.000Z", "outcome": None
     },
-    "tau_bench": {"user": "u1", "outcome": 1.0, "task": "4"},
-    "langfuse": {
-        "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00Z", "model": "m", "outcome": 1.0
-    },
-    "mlflow": {
-        "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00.000000Z", "model": "m", "outcome": 1.0,
-        "task": "4",
-    },
-    "sweagent": {"outcome": None, "task": "4"},
-    "mini_swe_agent": {"model": "m", "outcome": None, "task": "4"},
-    "openhands": {"model": "m", "created": "2026-10-01T08:00:00Z", "outcome": None, "task": "4"},
-    "atif": {"id": "x", "session": "conv", "model": "m", "created": "2026-10-01T08:00:00.000000Z", "outcome": None},
-    "sharegpt": {"id": "x", "outcome": None},
     "tracewheel": {"id": "x", "task": "4", "outcome": None},
     "otel": {
         "id": "t1", "session": "conv", "user": "u1", "model": "m-1", "created": "2026-09-21T14:13:20.000000Z", "outcome": None
     },
-    "openinference": {"id": "t1", "session": "conv", "user": "u1", "model": "m", "outcome": None},
 }  # fmt: skip
 
 
@@ -121,8 +72,7 @@ def test_fields_other_than_the_conversation_are_kept(name):
     assert {key: getattr(trace, key) for key in KNOWN[name]} == KNOWN[name]
 
 
-GIVEN_TOOLS = {"openai", "anthropic", "langfuse", "mlflow", "atif", "sharegpt", "otel", "openinference"}
-GIVEN_TOOLS |= {"openai_responses", "gemini", "bedrock", "requests", "inspect", "langsmith", "weave", "toolbench", "xlam"}
+GIVEN_TOOLS = {"openai", "anthropic", "otel", "openai_responses", "requests"}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -137,29 +87,16 @@ def test_tools_are_logged_ones_or_inferred_and_marked(name):
 def test_tokens_and_log_probabilities_are_kept():
     (trace,) = read(RECORDS["tracewheel"])
     assert trace.tokens == {"token_ids": [1, 2, 3], "logprobs": [0.0, -0.5, -0.25], "action_mask": [0, 1, 1]}
-    (trace,) = read(RECORDS["atif"])
-    assert trace.tokens == {
-        "token_ids": [1, 2, 3, 4, 5, 6],
-        "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
-        "action_mask": [0, 0, 1, 1, 0, 1],
-    }
 
 
-def test_tokens_are_dropped_when_prompts_do_not_continue():
-    record = copy.deepcopy(RECORDS["atif"])
-    record["steps"][2]["metrics"]["prompt_token_ids"] = [9, 2, 3, 4, 5]
-    (trace,) = read(record)
-    assert trace.tokens is None
-
-
-@pytest.mark.parametrize("name", ["anthropic", "atif", "requests"])
+@pytest.mark.parametrize("name", ["anthropic", "requests"])
 def test_reasoning_is_kept_apart_from_content(name):
     (trace,) = read(*ALL[name])
     assert trace.messages[1]["reasoning"] == "I look."
 
 
 def test_an_otlp_export_is_read_like_a_list_of_spans():
-    (exported,), (listed,) = read(SAMPLES["otlp"]), read(*SPANS["otel"])
+    (exported,), (listed,) = read(OTLP), read(*SPANS["otel"])
     assert exported.messages == listed.messages
     assert (exported.id, exported.session, exported.user) == (listed.id, listed.session, listed.user)
 
@@ -193,33 +130,6 @@ def test_another_agents_conversation_is_kept_in_info():
     ]
 
 
-def test_a_table_of_spans_is_read_like_the_spans():
-    """As Phoenix exports them: a column for each path, lists as values with paths in them, and what a row lacks as null."""
-
-    def row(number, inputs, output):
-        return {
-            "name": "ChatCompletion",
-            "context.trace_id": "t1",
-            "context.span_id": f"s{number}",
-            "parent_id": None,
-            "start_time": f"2026-10-01T08:00:0{number}+00:00",
-            "attributes.openinference.span.kind": "LLM",
-            "attributes.llm.model_name": "m",
-            "attributes.llm.input_messages": inputs,
-            "attributes.llm.output_messages": [output],
-            "attributes.metadata": None,
-        }
-
-    function = {"tool_call.function.name": "weather", "tool_call.function.arguments": '{"city": "Rome"}', "tool_call.id": "c1"}
-    asked = {"message.role": "user", "message.content": "Weather in Rome?"}
-    called = {"message.role": "assistant", "message.tool_calls": [function]}
-    replied = {"message.role": "tool", "message.tool_call_id": "c1", "message.content": "sunny"}
-    ended = {"message.role": "assistant", "message.content": "It is sunny."}
-    (trace,) = read(row(1, [asked], called), row(2, [asked, called, replied], ended))
-    assert (trace.format, conversation(trace)) == ("openinference", STORY)
-    assert trace.created == "2026-10-01T08:00:01.000000Z"
-
-
 EVENTS = [
     {"name": "gen_ai.user.message", "attributes": {"content": "Weather in Rome?"}},
     {"name": "gen_ai.choice", "attributes": {"index": 0, "message": json.dumps(RECORDS["openai"]["messages"][1])}},
@@ -238,77 +148,6 @@ NUMBERED = {
 def test_older_span_conventions_are_read(attributes, events):
     (trace,) = read({**SPANS["otel"][1], "attributes": attributes, "events": events})
     assert (trace.format, conversation(trace)) == ("otel", STORY[:2])
-
-
-def test_two_responses_and_results_of_a_responses_log_are_turns():
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Weather in Rome?"}]},
-        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Rome"}'},
-        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
-    ]
-    said = {
-        "object": "response",
-        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is sunny."}]}],
-    }
-    observation = {"type": "GENERATION", "startTime": "2026-10-01T08:00:00Z", "input": items, "output": said}
-    (trace,) = read({"trace": {"id": "x"}, "observations": [observation]})
-    assert conversation(trace) == STORY
-
-
-def test_openhands_actions_of_one_response_are_one_turn_and_errors_are_user_messages():
-    record = copy.deepcopy(RECORDS["openhands"])
-    call = {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
-    record["history"][3]["tool_call_metadata"]["model_response"]["choices"][0]["message"]["tool_calls"].append(call)
-    second = copy.deepcopy(record["history"][3])
-    second |= {"id": 6}
-    second["tool_call_metadata"]["tool_call_id"] = "c2"
-    answer = {**record["history"][4], "id": 7, "cause": 6, "content": "rain"}
-    answer["tool_call_metadata"] = {"function_name": "weather", "tool_call_id": "c2"}
-    error = {"id": 8, "source": "agent", "observation": "error", "content": "no such tool"}
-    record["history"][5:5] = [second, answer, error]
-    (trace,) = read(record)
-    assert [message["role"] for message in trace.messages] == ["user", "assistant", "tool", "tool", "user", "assistant"]
-    assert trace.info["unseen_events"] == {"recall": 2}
-
-
-def test_atif_results_without_a_call_id_are_assigned_in_order():
-    record = copy.deepcopy(RECORDS["atif"])
-    step = record["steps"][1]
-    step["tool_calls"].append({"tool_call_id": "c2", "function_name": "weather", "arguments": {"city": "Oslo"}})
-    step["observation"]["results"] = [{"content": "both"}]
-    (trace,) = read(record)
-    assert [(message["tool_call_id"], message["content"]) for message in trace.messages if message["role"] == "tool"] == [
-        ("c1", ""),
-        ("c2", "both"),
-    ]
-
-
-def test_tracewheels_own_mlflow_traces_are_read_again():
-    """They log only the new messages of each turn, not the whole conversation."""
-    chat = RECORDS["openai"]["messages"]
-    kinds = [
-        ("episode", "AGENT", chat[:1], {"stop_reason": "finished"}),
-        ("turn", "LLM", None, chat[1]),
-        ("weather", "TOOL", '{"city": "Rome"}', "sunny"),
-    ]
-    kinds.append(("turn", "LLM", None, chat[3]))
-    spans = []
-    for number, (name, kind, asked, said) in enumerate(kinds):
-        values = {"spanType": kind, "spanInputs": asked, "spanOutputs": said}
-        attributes = {f"mlflow.{key}": json.dumps(value) for key, value in values.items() if value is not None}
-        parent = "s0" if number else None
-        spans.append(
-            {
-                "trace_id": "t",
-                "span_id": f"s{number}",
-                "parent_span_id": parent,
-                "name": name,
-                "start_time_unix_nano": 1_790_000_000_000_000_000 + number,
-                "attributes": attributes,
-            }
-        )
-    (trace,) = read({"info": {"trace_id": "x"}, "data": {"spans": spans}})
-    assert conversation(trace) == STORY
 
 
 def test_a_list_of_messages_is_one_conversation_unless_it_is_too_large(monkeypatch):
@@ -349,17 +188,7 @@ def damaged(name, change):
         ([{"role": "user"}], "not an object"),
         (damaged("anthropic", lambda r: r["messages"][1]["content"].append({"type": "image"})), "content is not text"),
         (damaged("anthropic", lambda r: r["messages"][2]["content"][0].update(tool_use_id="c9")), "tool reply without a call"),
-        (damaged("tau_bench", lambda r: r.update(reward="good")), "reward is not a number"),
-        (damaged("tau_bench", lambda r: r.update(traj=[])), "no messages"),
-        (damaged("langfuse", lambda r: r.update(observations=[])), "no messages"),
-        (damaged("sweagent", lambda r: r["history"].pop(3)), "call without a reply"),
-        (damaged("atif", lambda r: r["steps"][0].update(source="wizard")), "unknown role"),
-        (damaged("atif", lambda r: r["steps"].insert(1, 3)), "message unreadable"),
-        (damaged("sharegpt", lambda r: r["conversations"][1].update(value="{city")), "tool calls unreadable"),
-        (damaged("sharegpt", lambda r: r["conversations"][0].update({"from": "wizard"})), "unknown role"),
-        (damaged("openhands", lambda r: r["history"].insert(1, {"id": 9})), "message unreadable"),
         (damaged("tracewheel", lambda r: r.update(logprobs=[0.0])), "tokens unreadable"),
-        (damaged("mlflow", lambda r: r["data"].update(spans=[])), "no messages"),
         ({**SPANS["otel"][0]}, "no messages"),
     ],
 )

@@ -12,7 +12,7 @@ import pandas as pd
 from tracewheel.config import Limits
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
-from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
+from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
 from tracewheel.report.doctor.measures import by_iteration, rates, severity_above, severity_below
 from tracewheel.report.doctor.run_records import RunRecords
 from tracewheel.scoring.flaws import CAPS, FLAWS, HALF, LOOP, NO_CALL
@@ -33,7 +33,7 @@ class Share:
     counts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def share_finding(name: str, records: RunRecords, share: Share, limits: Limits, advice: str) -> Finding:
+def share_finding(name: str, records: RunRecords, share: Share, limits: Limits) -> Finding:
     """Compare a share over the last iterations with its limits.
 
     It is unhealthy where the lower end of its 95% interval reaches the warning, so a few bad episodes among few are not
@@ -48,13 +48,7 @@ def share_finding(name: str, records: RunRecords, share: Share, limits: Limits, 
     evidence: dict[str, Any] = {"share": top.value, "at least": top.low, "of": top.n}
     evidence |= {f"in all, {key}": value for key, value in share.counts.items()}
     evidence["by_iteration"] = {number: rate.value for number, rate in figures.items()}
-    return Finding(name, worst(severities.values()), evidence, advice if sick else "", sick)
-
-
-TRUNCATION_ADVICE = (
-    "Episodes end at a cap, so their outcome is unknown. Raise rollout.max_tokens, rollout.max_turn_tokens or "
-    "rollout.max_turns, whichever ends them, or look for a loop; do not train long on truncated episodes."
-)
+    return Finding(name, worst(severities.values()), evidence, advice(name) if sick else "", sick)
 
 
 def truncation(records: RunRecords) -> Finding:
@@ -64,17 +58,9 @@ def truncation(records: RunRecords) -> Finding:
     reasons = records.episodes["stop_reason"]
     cut = reasons.isin(CAPS)
     by_cap = {f"by {cap}": int((reasons == cap).sum()) for cap in CAPS}
-    return share_finding(
-        "truncation", records, Share(cut, reasons.notna(), by_cap), records.config.doctor.limit("truncation"), TRUNCATION_ADVICE
-    )
+    return share_finding("truncation", records, Share(cut, reasons.notna(), by_cap), records.config.doctor.limit("truncation"))
 
 
-UNRECORDED_CALLS_ADVICE = (
-    "Many episodes make a call that no log answers. They end there unscored, so the policy learns only from those that "
-    "stay near the logs, and can avoid failing by making such a call. Record more logs (`tracewheel data record`), of "
-    "these tools first, or write a simulator of the tools. Otherwise train on the sets of the curation (a warm start on "
-    "demonstrations, preference pairs) without reinforcement learning."
-)
 MOST_NAMES = 5
 
 
@@ -94,19 +80,8 @@ def unrecorded_calls(records: RunRecords) -> Finding:
         "tools": [name for name, _ in names.most_common(MOST_NAMES)],
     }
     return share_finding(
-        "unrecorded_calls",
-        records,
-        Share(met > 0, played, counts),
-        records.config.doctor.limit("unrecorded_calls"),
-        UNRECORDED_CALLS_ADVICE,
+        "unrecorded_calls", records, Share(met > 0, played, counts), records.config.doctor.limit("unrecorded_calls")
     )
-
-
-INVENTED_TOOLS_ADVICE = (
-    "The policy calls tools that do not exist. Check that the prompt lists the tools in the form the model knows "
-    "(policy.tool_format), remove such logs from the warm start, and set rubric.malformed_penalty or add a verifier that "
-    "penalises it."
-)
 
 
 def invented_tools(records: RunRecords) -> Finding:
@@ -119,20 +94,10 @@ def invented_tools(records: RunRecords) -> Finding:
     names = Counter(name for names in unknown for name in names)
     counts = {"names": [name for name, _ in names.most_common(MOST_NAMES)]}
     limits = records.config.doctor.limit("invented_tools")
-    return share_finding(
-        "invented_tools",
-        records,
-        Share(unknown.map(len), records.episodes["named_calls"], counts),
-        limits,
-        INVENTED_TOOLS_ADVICE,
-    )
+    return share_finding("invented_tools", records, Share(unknown.map(len), records.episodes["named_calls"], counts), limits)
 
 
 REPEATED_PHRASES = 0.5  # the share of repeated phrases in one turn
-REPETITION_ADVICE = (
-    "Episodes go in circles. Often the entropy has collapsed or a cap rewards length: raise rollout.temperature or "
-    "learner.entropy.bonus, lower rollout.max_turns, and let tools report a call that changes nothing."
-)
 
 
 def repetition(records: RunRecords) -> Finding:
@@ -144,14 +109,7 @@ def repetition(records: RunRecords) -> Finding:
     counts = {"with a loop of calls": int(loops.sum()), "with a repeating turn": int(phrases.sum())}
     limits = records.config.doctor.limit("repetition")
     share = Share(loops | phrases, records.episodes["id"].notna(), counts)
-    return share_finding("repetition", records, share, limits, REPETITION_ADVICE)
-
-
-FLAWED_SUCCESS_ADVICE = (
-    "Many successes were reached by bad steps, and a reward for the end alone reinforces those too. Read the examples, "
-    "then score the steps as well: rubric.flawed_penalty takes from the reward of such successes, rubric.turn_rewards "
-    "with learner.credit: turn rewards each step, and so do rubric.malformed_penalty or a verifier of the steps."
-)
+    return share_finding("repetition", records, share, limits)
 
 
 def flawed_success(records: RunRecords) -> Finding:
@@ -164,11 +122,7 @@ def flawed_success(records: RunRecords) -> Finding:
     counts: dict[str, Any] = {name: int(flag.sum()) for name, flag in found.items() if flag.any()}
     counts["for example"] = records.episodes.loc[flawed, "id"].head(3).tolist()
     return share_finding(
-        "flawed_success",
-        records,
-        Share(flawed, success, counts),
-        records.config.doctor.limit("flawed_success"),
-        FLAWED_SUCCESS_ADVICE,
+        "flawed_success", records, Share(flawed, success, counts), records.config.doctor.limit("flawed_success")
     )
 
 
@@ -182,12 +136,6 @@ def flaws(records: RunRecords) -> dict[str, pd.Series]:
     if records.graders:
         found["another grader disagrees"] = (episodes[records.graders] < HALF).any(axis=1)
     return found
-
-
-WEAK_START_ADVICE = (
-    "The policy that training starts from almost never succeeds, so few groups have a success to learn from. Warm start "
-    "it on verified logs, distil from a stronger teacher (`tracewheel teach`), or begin with easier tasks."
-)
 
 
 def weak_start(records: RunRecords) -> Finding:
@@ -208,7 +156,7 @@ def weak_start(records: RunRecords) -> Finding:
         "weak_start",
         severity,
         evidence,
-        "" if severity == "healthy" else WEAK_START_ADVICE,
+        "" if severity == "healthy" else advice("weak_start"),
         () if severity == "healthy" else (0,),
     )
 
@@ -232,15 +180,6 @@ def _first_groups(records: RunRecords) -> tuple[pd.Series, int, str, float | Non
 
 
 SOLVED = 0.9  # the share of solved groups from which the tasks are too easy
-TOO_HARD = (
-    "All samples of most groups fail alike, so most episodes give no gradient. Take easier tasks or warm start first, "
-    "sample more (rollout.group_size, rollout.temperature), let the reward distinguish failures, or refill the batch with "
-    "learner.zero_variance: dynamic."
-)
-TOO_EASY = (
-    "Every sample of nearly all groups succeeds: the tasks are mastered, and further iterations cost time without a "
-    "gradient. Stop here, or take harder tasks."
-)
 
 
 def zero_variance(records: RunRecords) -> Finding:
@@ -273,8 +212,8 @@ def zero_variance(records: RunRecords) -> Finding:
     sick = [number for number, severity in severities.items() if severity != "healthy"]
     severity = worst(severities.values())
     if severity == "healthy" and mastered:
-        return Finding("zero_variance", "warning", evidence, TOO_EASY, tuple(mastered))
-    return Finding("zero_variance", severity, evidence, TOO_HARD if sick else "", tuple(sick))
+        return Finding("zero_variance", "warning", evidence, advice("zero_variance.too_easy"), tuple(mastered))
+    return Finding("zero_variance", severity, evidence, advice("zero_variance.too_hard") if sick else "", tuple(sick))
 
 
 def _counts(flags: pd.Series) -> dict[int, int]:

@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 from tracewheel.evaluation.gate import MIN_FIDELITY
-from tracewheel.report.doctor.finding import Finding, not_checked
+from tracewheel.report.doctor.finding import Finding, advice, not_checked
 from tracewheel.report.doctor.measures import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
-
-LEAK = (
-    "Tasks that are held out, or copies or users of them, are on another side too or were used by an earlier run, and"
-    " curation.allow_leak let it pass: no figure of this run can be trusted. Curate again without it."
-)
-LINKED = (
-    "New traces link training tasks that earlier runs have trained on to held-out or validation tasks. Both are out of the"
-    " sets now, and this run's figures are clean; figures of earlier runs on the retired tasks were too good. Where"
-    " this goes on, many users or sessions span tasks: see whether the log names them as it should."
-)
-QUOTED = (
-    "A conversation that earlier runs have trained on holds the prompt or the gold answer of a task of the test side. That"
-    " task is not held out any more; figures of earlier runs on it were too good. See where the logs show one user's text to"
-    " another."
-)
-LOST = (
-    "The record of splits was lost and was rebuilt from the logs: all of the training side counts as trained on, so held-out"
-    " tasks retired that may have been clean. Keep splits.parquet of each run."
-)
 
 
 def held_out_use(records: RunRecords) -> Finding:
@@ -35,20 +16,14 @@ def held_out_use(records: RunRecords) -> Finding:
     names = ("number", "gave_way", "gave_way_trained", "retired_held_out", "retired_validation", "rotated")
     evidence = {name.replace("_", " "): ledger[name] for name in names}
     if ledger["leaks"]:
-        return Finding("held_out_use", "severe", {**evidence, "leaks": True}, LEAK)
+        return Finding("held_out_use", "severe", {**evidence, "leaks": True}, advice("held_out_use.leak"))
     if ledger["lost"]:
-        return Finding("held_out_use", "warning", evidence, LOST)
+        return Finding("held_out_use", "warning", evidence, advice("held_out_use.lost"))
     if ledger.get("quoted"):  # curations of earlier versions did not look
-        return Finding("held_out_use", "warning", {**evidence, "quoted": ledger["quoted"]}, QUOTED)
+        return Finding("held_out_use", "warning", {**evidence, "quoted": ledger["quoted"]}, advice("held_out_use.quoted"))
     if ledger["retired_held_out"] or ledger["retired_validation"] or ledger["gave_way_trained"]:
-        return Finding("held_out_use", "warning", evidence, LINKED)
+        return Finding("held_out_use", "warning", evidence, advice("held_out_use.linked"))
     return Finding("held_out_use", "healthy", evidence)
-
-
-WAITS = (
-    "New traces were left out of this run, because they are unlike all before. `tracewheel batches CONFIG --show ID` shows why,"
-    " with examples; --release ID --why TEXT lets them in, --hold ID --why TEXT confirms that they stay out."
-)
 
 
 def held_batches(records: RunRecords) -> Finding:
@@ -64,13 +39,12 @@ def held_batches(records: RunRecords) -> Finding:
     }
     if not waiting:
         return Finding("held_batches", "healthy", evidence)
-    return Finding("held_batches", "severe", {**evidence, "why": [why for batch in waiting for why in batch["reasons"]]}, WAITS)
-
-
-UNREAD_LOGS_ADVICE = (
-    "Records that nobody reads are in quarantine, with reason and place. See one with `tracewheel ingest --explain FILE:LINE`;"
-    " a format may have changed, or a reader of your own may be wanted (docs/traces.md)."
-)
+    return Finding(
+        "held_batches",
+        "severe",
+        {**evidence, "why": [why for batch in waiting for why in batch["reasons"]]},
+        advice("held_batches"),
+    )
 
 
 def unread_logs(records: RunRecords) -> Finding:
@@ -85,20 +59,14 @@ def unread_logs(records: RunRecords) -> Finding:
     if severity == "healthy":
         return Finding("unread_logs", severity, evidence)
     return Finding(
-        "unread_logs", severity, {**evidence, "reasons": examples, "as": list(intake["examples"].values())}, UNREAD_LOGS_ADVICE
+        "unread_logs",
+        severity,
+        {**evidence, "reasons": examples, "as": list(intake["examples"].values())},
+        advice("unread_logs"),
     )
 
 
 MANY = 0.1  # share of requests with assistant messages that the policy did not say, from which on it is a warning
-FIDELITY_ADVICE = (
-    "Tokens that the policy sampled for its programs are not trained on, or the learner computes other log-probabilities for "
-    "them. Episodes without a score and answers that nobody waited for (`lost_tokens`) cost the first share, another model or "
-    "precision the second; the gate refuses such a run."
-)
-EDITS = (
-    "Programs send back assistant messages that the policy did not say. What they wrote is read, but not trained on; let them "
-    "send replies back as they came, thinking and ids of calls too."
-)
 
 
 def fidelity(records: RunRecords) -> Finding:
@@ -118,14 +86,12 @@ def fidelity(records: RunRecords) -> Finding:
     low = tuple(number for number, value in measured.items() if value < MIN_FIDELITY)
     edited = tuple(number for number, share in shares.items() if share >= MANY)
     if low:
-        return Finding("fidelity", "severe", evidence, FIDELITY_ADVICE, low)
-    return Finding("fidelity", "warning", evidence, EDITS, edited) if edited else Finding("fidelity", "healthy", evidence)
+        return Finding("fidelity", "severe", evidence, advice("fidelity"), low)
+    if edited:
+        return Finding("fidelity", "warning", evidence, advice("fidelity.edits"), edited)
+    return Finding("fidelity", "healthy", evidence)
 
 
-OBSERVATION_LOSS_ADVICE = (
-    "The loss covers tokens that the policy did not sample, which teaches it to invent tool replies. Check the code that "
-    "makes the action mask (the engine, the renderer or an import of trajectories): it must be 1 on sampled tokens only."
-)
 # The learner reports a mean of whole numbers; a difference beyond rounding means another mask.
 TOLERANCE = 0.01
 
@@ -150,7 +116,7 @@ def observation_loss(records: RunRecords) -> Finding:
         "observation_loss",
         "severe",
         evidence | {"examples": faulty["id"].head(3).tolist()},
-        OBSERVATION_LOSS_ADVICE,
+        advice("observation_loss"),
         tuple(found),
     )
 

@@ -9,15 +9,10 @@ import pandas as pd
 
 from tracewheel.evaluation.evaluate import HELD_BACK, TRAINING
 from tracewheel.report.doctor.episode_rows import GRADER
-from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
+from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
 from tracewheel.report.doctor.measures import mean_and_error, severity_above, windows
 from tracewheel.report.doctor.run_records import RunRecords
 
-REWARD_HACKING_ADVICE = (
-    "Read the episodes with the highest reward: the policy exploits what the reward misses. Fix or add a verifier, give "
-    "the second grader a weight in the rubric, stay closer to the reference (learner.kl), and continue from the best "
-    "candidate on validation."
-)
 # In standard errors. The bar for a fall is higher because it is tested many times.
 RISE, FALL = 1.64, 3.0
 
@@ -43,7 +38,7 @@ def reward_hacking(records: RunRecords) -> Finding:
         return Finding("reward_hacking", "healthy", evidence)
     evidence["falls"] = [f"{item['what']} from {item['before']:.3f} to {item['after']:.3f}" for item in found]
     return Finding(
-        "reward_hacking", severity, evidence, REWARD_HACKING_ADVICE, tuple(sorted({item["iteration"] for item in found}))
+        "reward_hacking", severity, evidence, advice("reward_hacking"), tuple(sorted({item["iteration"] for item in found}))
     )
 
 
@@ -135,11 +130,6 @@ def _fall(what: str, iteration: int, severity: Severity, before: float, after: f
     return {"what": what, "iteration": iteration, "severity": severity, "before": float(before), "after": float(after)}
 
 
-JUDGE_DRIFT_ADVICE = (
-    "The policy learns what its judge likes and not what the held-back judge sees. Read episodes on which the two disagree, "
-    "give the training rubric an outcome that is checked, sharpen the judge's criteria, and continue from the validation with "
-    "the best held-back mark."
-)
 ERRORS = 2.0  # standard errors of a rise and of a fall
 
 
@@ -161,7 +151,7 @@ def judge_drift(records: RunRecords) -> Finding:
     if not found:
         return Finding("judge_drift", "healthy", evidence)
     numbers = tuple(number for number, _ in found)
-    return Finding("judge_drift", worst(severity for _, severity in found), evidence, JUDGE_DRIFT_ADVICE, numbers)
+    return Finding("judge_drift", worst(severity for _, severity in found), evidence, advice("judge_drift"), numbers)
 
 
 def _change(before: pd.DataFrame, after: pd.DataFrame, rubric: str) -> tuple[float, float]:
@@ -169,10 +159,6 @@ def _change(before: pd.DataFrame, after: pd.DataFrame, rubric: str) -> tuple[flo
     return mean_and_error((after[rubric] - before[rubric]).dropna())
 
 
-LENGTH_EXPLOSION_ADVICE = (
-    "Episodes grow longer without more success. A mean over sequences favours long failures: set learner.aggregation to "
-    "token or constant (or kind: dr_grpo), penalise length in the rubric, or lower rollout.max_turn_tokens."
-)
 LEAST_TASKS = 5
 GAIN = 0.05
 
@@ -211,7 +197,7 @@ def length_explosion(records: RunRecords) -> Finding:
         "turns at last": float(records.span(numbers[-size:])["turns"].mean()),
         "by_iteration": factors,
     }
-    return Finding("length_explosion", worst(severities.values()), evidence, LENGTH_EXPLOSION_ADVICE if sick else "", sick)
+    return Finding("length_explosion", worst(severities.values()), evidence, advice("length_explosion") if sick else "", sick)
 
 
 def _tokens_by_task(part: pd.DataFrame) -> pd.Series:
@@ -239,18 +225,6 @@ JUDGED = "flagged by a judge"
 NO_CODE = "No episode ran code in a sandbox, and no judge flagged one."
 COMMON = "timeout"
 EXAMPLES = 5
-SANDBOX_FINDINGS_ADVICE: dict[Severity, str] = {
-    "severe": (
-        "Code of the agent tried to get out of its box: a forbidden system call, an address beyond the box, or a file that no "
-        "honest program opens. Nothing came of it, and the built-in verifiers of code gave no reward: read the examples."
-    ),
-    "warning": (
-        "Code of the agent was stopped for its use of memory, processes, disk or output, called a port where nothing listens, "
-        "left a link that leads out, or a verifier flagged it, or a text may be written for the judge (it was judged "
-        "without it, or waits for a person). Read the examples: a task may need higher limits (sandbox.limits), or the "
-        "policy learns to crash, or to reach the tests."
-    ),
-}
 
 
 def sandbox_findings(records: RunRecords) -> Finding:
@@ -286,6 +260,6 @@ def sandbox_findings(records: RunRecords) -> Finding:
         "sandbox_findings",
         severity,
         evidence,
-        SANDBOX_FINDINGS_ADVICE[severity],
+        advice(f"sandbox_findings.{severity}"),
         tuple(sorted({int(n) for n in concerned["iteration"]})),
     )

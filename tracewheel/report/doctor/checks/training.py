@@ -6,18 +6,13 @@ import math
 from typing import Any
 
 from tracewheel.config import DoctorSections, Limits, PolicyGradientConfig
-from tracewheel.report.doctor.finding import Finding, Severity, not_checked, worst
+from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
 from tracewheel.report.doctor.measures import by_iteration, medians, rates, severity_above, severity_below
 from tracewheel.report.doctor.run_records import RunRecords
 
 MEAN, MAX, MEASURED, ACTION = (f"sampler_mismatch_{name}" for name in ("mean", "max", "measured", "action"))
 CORRECTED = 2.0
 SEVERE = 5.0
-SAMPLER_MISMATCH_ADVICE = (
-    "The model that sampled the tokens differs from the one that learns from them: in weights, precision, temperature or "
-    "a kernel. Compare both on one prompt; until it is fixed, learner.mismatch.action: correct (the default for vLLM) limits "
-    "the harm."
-)
 
 
 def limits_of(config: DoctorSections) -> Limits:
@@ -56,13 +51,7 @@ def sampler_mismatch(records: RunRecords) -> Finding:
     if severe and not broken and (mixed or severe <= corrected):
         severity = "warning"
     sick = tuple(sorted({*broken, *(number for number, found in severities.items() if found != "healthy")}))
-    return Finding("sampler_mismatch", severity, evidence, "" if severity == "healthy" else SAMPLER_MISMATCH_ADVICE, sick)
-
-
-STALE_ADAPTER_ADVICE = (
-    "Episodes were sampled by an older policy than the one that the last update left. Check that the engine loads the new "
-    "adapter and drops what it cached, or allow the lag with learner.off_policy.max_staleness."
-)
+    return Finding("sampler_mismatch", severity, evidence, "" if severity == "healthy" else advice("sampler_mismatch"), sick)
 
 
 def stale_adapter(records: RunRecords) -> Finding:
@@ -78,7 +67,7 @@ def stale_adapter(records: RunRecords) -> Finding:
         "iterations whose sampler no longer agrees with the trainer, as it did at first": drifted,
     }
     found = tuple(sorted({*late, *unchanged, *drifted}))
-    return Finding("stale_adapter", "severe" if found else "healthy", evidence, STALE_ADAPTER_ADVICE if found else "", found)
+    return Finding("stale_adapter", "severe" if found else "healthy", evidence, advice("stale_adapter") if found else "", found)
 
 
 def _late_versions(records: RunRecords) -> dict[int, int]:
@@ -120,11 +109,6 @@ def _drifted_from_the_sampler(records: RunRecords) -> list[int]:
 
 
 MASTERY = 0.85  # from this success on, low entropy is a policy that knows its tasks
-ENTROPY_COLLAPSE_ADVICE = (
-    "The policy hardly varies while it still fails, so it will not find anything new. Raise learner.entropy.bonus "
-    "or set learner.entropy.floor, raise rollout.temperature, clip higher (kind: dapo), lower the learning rate, or "
-    "go back to an earlier candidate."
-)
 
 
 def entropy_collapse(records: RunRecords) -> Finding:
@@ -159,7 +143,7 @@ def entropy_collapse(records: RunRecords) -> Finding:
         "by_iteration": shares,
     }
     sick = tuple(sorted(number for number, severity in severities.items() if severity != "healthy"))
-    return Finding("entropy_collapse", worst(severities.values()), evidence, ENTROPY_COLLAPSE_ADVICE if sick else "", sick)
+    return Finding("entropy_collapse", worst(severities.values()), evidence, advice("entropy_collapse") if sick else "", sick)
 
 
 def _sampled_entropy(records: RunRecords) -> dict[int, float]:
@@ -197,15 +181,6 @@ def _identical_failures(records: RunRecords) -> tuple[dict[int, int], dict[int, 
     return {number: int(count) for number, count in identical.items()}, {number: int(count) for number, count in totals.items()}
 
 
-AWAY = (
-    "The policy moves away from the reference fast, and loses first what the reward does not measure. Lower "
-    "learner.learning_rate or learner.epochs, raise learner.kl.weight or give it a target, and return to the last "
-    "good candidate."
-)
-FROZEN = (
-    "The optimiser takes steps, yet the policy stays exactly at the reference. Check that the trained weights are the "
-    "ones that are saved and served, and that the learning rate is not 0."
-)
 # Smaller than the rounding error of float32 over a sum of tokens: the policies are equal.
 NO_KL = 1e-10
 
@@ -229,22 +204,12 @@ def kl_explosion(records: RunRecords) -> Finding:
     evidence["by_iteration"] = figures.get("kl") or figures["behaviour_kl"]
     sick = tuple(sorted({number for (_, number), severity in severities.items() if severity != "healthy"}))
     if sick:
-        return Finding("kl_explosion", worst(severities.values()), evidence, AWAY, sick)
+        return Finding("kl_explosion", worst(severities.values()), evidence, advice("kl_explosion.away"), sick)
     steps = records.metric("steps")
     still = tuple(number for number, value in measured["kl"].items() if number > 1 and abs(value) < NO_KL and steps.get(number))
     if still and len(still) == len([number for number in measured["kl"] if number > 1]):
-        return Finding("kl_explosion", "warning", evidence, FROZEN, still)
+        return Finding("kl_explosion", "warning", evidence, advice("kl_explosion.frozen"), still)
     return Finding("kl_explosion", "healthy", evidence)
-
-
-WENT_BACK = (
-    "The policy fell apart, and the loop went back to its best iteration with a lower learning rate. Start the next run with "
-    "that rate, or with learner.learning_rate: auto."
-)
-STOPPED = (
-    "The policy fell apart again after every attempt at a lower learning rate, so the loop stopped; the best candidate before "
-    "counts. Lower learner.learning_rate, give learner.kl more weight, or look at the rewards of the last iterations."
-)
 
 
 def guard(records: RunRecords) -> Finding:
@@ -256,4 +221,10 @@ def guard(records: RunRecords) -> Finding:
         return Finding("guard", "healthy", {"alarms": 0})
     iterations = tuple(int(event["iteration"]) for event in records.guard)
     stopped = any(event["action"] == "stop" for event in records.guard)
-    return Finding("guard", "severe" if stopped else "warning", evidence, STOPPED if stopped else WENT_BACK, iterations)
+    return Finding(
+        "guard",
+        "severe" if stopped else "warning",
+        evidence,
+        advice(f"guard.{'stopped' if stopped else 'went_back'}"),
+        iterations,
+    )

@@ -1,0 +1,1 @@
+"""Readers of other programs' logs: agents, frameworks, tracers, providers and data sets."""
