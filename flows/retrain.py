@@ -25,6 +25,7 @@ from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
 from tasks.engine.run import Policy, Run
 from tasks.records.audit import audited
+from tasks.records.beforehand import work_folder_lines
 from tasks.records.decisions import decide, note_tick, nothing_new
 from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import candidate_rates
@@ -40,6 +41,7 @@ from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, load_tasks
+from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
@@ -144,6 +146,8 @@ def prepare(run: Run) -> Prepared:
     """The first part of the diagram: traces and tasks."""
     check_base(run.config)
     check_fleet(run.config)
+    if not run.record.started():
+        look_beforehand(run)
     traces = take_in(run)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
@@ -204,6 +208,20 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         repeated=repeated,
         rate_trials=learned.rate_trials,
     )
+
+
+def look_beforehand(run: Run) -> None:
+    """Say what `tracewheel check` finds, where something is wrong.
+
+    Raises:
+        ConfigError: something stands in the way of the run.
+    """
+    for line in (*preflight(run.config), *work_folder_lines(run.config)):
+        says = "; ".join(text for text in (line.says, line.advice) if text)
+        if line.state == "error":
+            raise ConfigError(f"{line.name}: {says}")
+        if line.state == "warning":
+            run.reporter.say(f"{line.name}: {says}")
 
 
 def look_at_agreement(run: Run, curated: Entry) -> None:
