@@ -17,7 +17,6 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
-from tasks.closing.lineage import told
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import Driver
 from tasks.engine.fleet import check_fleet
@@ -81,14 +80,25 @@ def retrain(
     return watched(config, work, scheduled=scheduled)
 
 
-def run_alone(profile: str, overrides: list[str] | None, run_dir: str | None, driver: Driver, *, fresh: bool = False) -> Any:
-    """`retrain` without Prefect's server; returns the summary."""
+def run_alone(
+    profile: str,
+    overrides: list[str] | None,
+    run_dir: str | None,
+    driver: Driver,
+    *,
+    scheduled: bool = False,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """`retrain` without Prefect's server; returns the summary, or `skipped`: why a scheduled run did not start."""
     config = resolve_config(profile, overrides, run_dir)
     with in_order(), in_turn(config, scheduled=False):
         reporter = TerminalReporter()
-        run = begin_run(config, reporter, driver, fresh=fresh)
-        run = screened(run, fresh=fresh)
-        return ending(run, lambda: whole(run, reporter, scheduled=False)).data
+        run = screened(begin_run(config, reporter, driver, fresh=fresh), fresh=fresh)
+        if scheduled and (reason := nothing_new(run)):
+            return {"skipped": reason}
+        state = ending(run, lambda: whole(run, reporter, scheduled=scheduled))
+        found: dict[str, Any] | None = state.data  # type: ignore[assignment]  # a summary, or nothing
+        return found or {"skipped": state.message}
 
 
 def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False) -> State[Any]:
@@ -120,7 +130,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             raise Skipped(decision.why)
         if scheduled:
             reporter.say(f"starts: {decision.why}")
-        with tracked(run) as run, told(run):
+        with tracked(run) as run:
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
             summary = run.driver.call(write_report, run, outcome, version)

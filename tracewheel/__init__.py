@@ -125,6 +125,7 @@ PUBLIC = {
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
+        "BridgeFailure",
         "Environment",
         "GoalFinder",
         "NearMisser",
@@ -137,11 +138,10 @@ PUBLIC = {
         "TaskMaker",
         "VariantMaker",
         "function_tool",
+        "play_calls",
+        "spread_tasks",
     ),
-    "tracewheel.environments.episode": ("play_calls",),
-    "tracewheel.environments.failure": ("BridgeFailure",),
     "tracewheel.environments.running": ("SharesResources",),
-    "tracewheel.environments.spread": ("spread_tasks",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
     "tracewheel.evaluation.ranking": (
@@ -179,11 +179,11 @@ PUBLIC = {
         "score",
     ),
     "tracewheel.scoring.verifiers": ("make_verifier",),
-    "tracewheel.scoring.verifiers.answers": ("spoken",),
     "tracewheel.scoring.verifiers.base": (
         "EpisodeVerifier",
         "GradedVerifier",
         "Verifier",
+        "spoken",
     ),
     "tracewheel.scoring.verifiers.episode": (
         "Episode",

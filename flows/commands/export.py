@@ -1,4 +1,4 @@
-"""`tracewheel export`: a policy as an adapter, as merged weights or as a GGUF file, each with a model card."""
+"""`tracewheel export`: a policy as an adapter or as merged weights, each with a model card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_file, digest_of
 from tracewheel.core.store import produce_whole
 
-FORMATS = ("adapter", "merged", "gguf")
+FORMATS = ("adapter", "merged")
 RECORD, MODEL_CARD = "export.json", "README.md"
 VERSION = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[\w-]+))")
 OWN_FILES = ("adapter.json", "adapter_config.json", "adapter_model.safetensors", "probe.json", "chat_template.jinja")
@@ -197,15 +197,11 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
     facts: dict[str, Any] = {"dtype": "float32"}
     if options.format == "adapter":
         if policy.adapter is None:
-            raise DataError(f"{options.policy}: a whole model has no adapter; export it with --format merged or gguf")
+            raise DataError(f"{options.policy}: a whole model has no adapter; export it with --format merged")
         _copy_adapter(source.weights, out, options.base_name or hub_name(source.base) or short)
         facts = {"dtype": _adapter_dtype(source.weights)}
-    elif options.format == "merged":
-        facts = write_merged(policy, source.base, out)
     else:
-        from tracewheel.policy.gguf_export import write_gguf
-
-        facts = write_gguf(policy, source.base, out / f"{name}.gguf", name)
+        facts = write_merged(policy, source.base, out)
     files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
     exported = Exported(
         name=name,
@@ -272,12 +268,12 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
 
 COMMAND = Command(
     "export",
-    "write an adapter, merged weights or a GGUF file, with a model card",
+    "write an adapter or merged weights, with a model card",
     add_options,
     run,
     card,
     Writes(
         (MODEL_CARD, RECORD),
-        ("*.safetensors", "*.json", "*.gguf", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
+        ("*.safetensors", "*.json", "tokenizer*", "chat_template*", "vocab.*", "merges.txt", "spiece.model"),
     ),
 )

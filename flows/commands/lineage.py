@@ -102,7 +102,7 @@ def _shown(
 
     from tracewheel.core.store import write_whole
     from tracewheel.dashboard.graph import lineage_page
-    from tracewheel.lineage.mermaid import mermaid
+    from tracewheel.lineage.graph import mermaid
 
     if options.format == "text" and not options.out:
         return {**record, "show": card}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 NOW = {
@@ -29,6 +30,8 @@ NOW = {
 }
 WHEELS = {
     "backtest": "lab",
+    "export-gguf": "lab",
+    "export-openlineage": "lab",
     "export-traces": "lab",
     "merge": "lab",
     "preview": "lab",
@@ -43,6 +46,8 @@ def moved(words: Sequence[str]) -> str:
     if first in NOW:
         rest = f" {words[1]}" if first == "dvc" and words[1:] else ""
         return f"tracewheel {first}{rest} is now tracewheel {NOW[first]}{rest}"
+    if first == "export" and re.search(r"--format[ =]gguf\b", " ".join(words)):
+        return "tracewheel export --format gguf is now --format merged, and then tracewheel export-gguf (wheel tracewheel-lab)"
     if first in WHEELS:
         from flows.commands.command import find_commands
 

@@ -12,12 +12,18 @@ from flows.commands.champion.promote import refuse_or
 from flows.commands.command import Command
 from flows.console.arguments import leak_option, note, profile_of, profile_options, profile_words
 from flows.console.look import Card
+from tracewheel.core.errors import ConfigError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     profile_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan: stages, what is stored, sizes, estimated time")
     parser.add_argument("--fresh", action="store_true", help="begin on the logs as they are now, even if a run is incomplete")
+    parser.add_argument(
+        "--as-of",
+        metavar="MOMENT",
+        help="what a scheduled run would have done at a moment of the past, as in 2026-10-02T00:00:00Z, on logs that end there",
+    )
     leak_option(parser)
 
 
@@ -39,6 +45,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
         plan = make_plan(begin_run(config, fresh=options.fresh))
         return {**plan, "show": lambda: show_plan(plan)}
+    if options.as_of:
+        return _as_of(options)
     from flows.console.summary import show_summary
     from flows.deploy.server import LocalServer
     from tracewheel.core.stopping import Stopped, requested, stoppable
@@ -58,6 +66,44 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 raise
     profile = profile_words(options)
     return refuse_or(summary["gate"], {**summary, "show": lambda: show_summary(summary, profile)})
+
+
+def _as_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The scheduled run of a moment of the past, without Prefect's server: decisions and records have that moment's time.
+
+    Raises:
+        ConfigError: the moment is no time with a zone.
+        GateRefused: the gate did not promote the challenger.
+    """
+    from datetime import datetime
+
+    from prefect.exceptions import Abort
+
+    from flows.console.summary import show_summary
+    from flows.retrain import run_alone
+    from tasks.engine.drivers import DirectDriver
+    from tracewheel.core import clock
+    from tracewheel.core.stopping import Stopped, requested, stoppable
+
+    try:
+        moment = datetime.fromisoformat(options.as_of)
+        if moment.tzinfo is None:
+            raise ValueError("it has no zone")
+    except ValueError as error:
+        raise ConfigError(f"--as-of {options.as_of}: write it as 2026-10-02T00:00:00Z ({error})") from error
+    with stoppable(), clock.at(moment):
+        try:
+            result = run_alone(
+                options.config, options.overrides, options.run_dir, DirectDriver(), scheduled=True, fresh=options.fresh
+            )
+        except Abort as stop:
+            if request := requested():
+                raise Stopped(request, str(stop)) from None
+            raise
+    if "skipped" in result:
+        return {**result, "show": f"skipped: {result['skipped']}\n"}
+    profile = profile_words(options)
+    return refuse_or(result["gate"], {**result, "show": lambda: show_summary(result, profile)})
 
 
 def _through_prefect(flow: Any, options: argparse.Namespace) -> Any:

@@ -79,9 +79,8 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
     from tracewheel.config import EngineSections
     from tracewheel.engines.making import make_engine
     from tracewheel.gateway.engine_thread import EngineThread
-    from tracewheel.gateway.gateway import Gateway
+    from tracewheel.gateway.gateway import CONVERSATIONS, Gateway, StandingDoor
     from tracewheel.gateway.server import GatewayServer
-    from tracewheel.gateway.standing import CONVERSATIONS, StandingDoor
 
     policy = policy_in(config, options.adapter, "--adapter")
     caps = config.rollout.model_copy(update={"max_turns": MOST_TURNS, "harness": None})

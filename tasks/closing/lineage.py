@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.closing.openlineage import send
 from tasks.engine.run import Policy, Run, named
 from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json
@@ -18,40 +16,11 @@ from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata, write_wh
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.lineage.backward import LEARNED_FILE, learned_rows
-from tracewheel.lineage.open_lineage import dataset, run_event, stage_events
 from tracewheel.lineage.work_folder import WorkFolder
 from tracewheel.policy.adapters import adapter_digests
 
 if TYPE_CHECKING:
     from tasks.closing.report import Outcome
-
-
-@contextlib.contextmanager
-def told(run: Run) -> Iterator[None]:
-    """Tell OpenLineage, where a receiver is set, of a run's begin, its stages and its end: COMPLETE, FAIL or ABORT."""
-    if run.config.tracking.openlineage is None:
-        yield
-        return
-    _tell(run, "START")
-    try:
-        yield
-    except BaseException as error:
-        _tell(run, "FAIL" if isinstance(error, Exception) else "ABORT")
-        raise
-    _tell(run, "COMPLETE")
-
-
-def _tell(run: Run, state: str) -> None:
-    settings = run.config.tracking.openlineage
-    assert settings is not None
-    lineage, name, run_id = run.record.lineage, run.config.name, run.record.run_id
-    chosen = (lineage.get("policies") or {}).get("rl", {}) if state == "COMPLETE" else {}
-    made = [dataset(settings.namespace, chosen["entry"], chosen["digest"])] if chosen else []
-    event = run_event(state, settings.namespace, name, run_id, lineage, made)
-    stages: Iterable[dict[str, Any]] = ()
-    if state != "START":
-        stages = stage_events(WorkFolder(run.record.path.parent), settings.namespace, name, run_id, lineage["started"])
-    send(settings, [*stages, event], run.reporter.say)
 
 
 def commit_tags(lineage: Mapping[str, Any]) -> dict[str, str]:

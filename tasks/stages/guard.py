@@ -11,7 +11,7 @@ from tasks.engine.stage import Context, stage_task
 from tracewheel.config import GoBackSections, UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.learning_rate import learning_rate
-from tracewheel.policy.renumber import renumber
+from tracewheel.policy.adapters import renumber
 from tracewheel.report.doctor import GUARD_FILE, read_families
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.sampling.episode_counts import count_episodes
@@ -24,7 +24,7 @@ from tracewheel.scoring.score import SCORES_FILE
 METRICS = ("entropy", "kl", "grad_norm")
 
 
-@stage_task("go_back", code="tracewheel.policy.renumber", sections=GoBackSections)
+@stage_task("go_back", code="tracewheel.policy.adapters", sections=GoBackSections)
 def go_back_to(context: Context[GoBackSections], *, state: Entry, iteration: int) -> dict[str, Any]:
     """The state of an earlier iteration, under this iteration's policy version."""
     renumber(state.path, context.out, version=iteration)

@@ -81,6 +81,15 @@ def run(capsys):
 
 
 @pytest.fixture
+def run_on_prefect(prefect_harness, run, monkeypatch):
+    """Runs a command in this process, on the tests' Prefect server instead of one of its own."""
+    from prefect.settings import PREFECT_API_URL
+
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
+    return run
+
+
+@pytest.fixture
 def spawn(environment):
     """Starts `tracewheel` in a separate process; the end of the test kills it if it still runs."""
     started = []
@@ -106,12 +115,13 @@ def spawn(environment):
 
 
 @pytest.fixture(scope="session")
-def timed(profile, command, tmp_path_factory):
+def timed(profile, command, prefect_database, tmp_path_factory):
     """A complete run by the command line: its folder, the ended process, the output of `--json`, and its seconds.
 
     Of several test processes one makes it, which takes a minute of CPU; the others copy it as it was then.
     """
     folder = tmp_path_factory.mktemp("finished")
+    prefect_database(folder / ".prefect" / "prefect.db")
 
     def make():
         started = time.monotonic()

@@ -70,7 +70,7 @@ def test_a_killed_baseline_resumes_and_pays_for_nothing_twice(chat_server, knowi
     server = chat_server(answer)
     line = command(server.url, "--samples", "1", "--json", "--set", "baseline.concurrency=2")
     journal, rng, under_way = tmp_path / "out.journal.jsonl", random.Random(3), 0
-    for _ in range(4):
+    for _ in range(3):
         before = len(server.requests)
         process = subprocess.Popen([sys.executable, "-m", "flows.cli", *line], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         deadline, moment = time.monotonic() + 60, before + rng.randrange(1, 12)

@@ -62,9 +62,9 @@ RESULTS = {
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
     "export": {
-        "out": "e", "format": "gguf", "name": "base-abc", "dtype": "float32", "architecture": "qwen3", "license": "unknown",
+        "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown",
         "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
-        "files": {"base-abc.gguf": "2" * 64},
+        "files": {"model.safetensors": "2" * 64},
     },
     "data make-tasks": {
         "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},

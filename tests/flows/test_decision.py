@@ -120,3 +120,11 @@ def test_the_first_run_and_one_by_hand_are_not_asked_for_evidence(work):
     work.write(121)
     assert work.decide("schedule.min_new_tasks=1000", asked=False)[2].starts
     assert work.decide("schedule.min_new_tasks=1000")[2].starts, "a tick resumes what a person began"
+
+
+def test_a_scheduled_run_of_the_past_reports_what_it_skips(finished, profile, run):
+    folder, *_ = finished
+    code, out, _ = run("retrain", profile, "--run-dir", folder, "--as-of", "2026-10-02T00:00:00Z", "--json")
+    assert code == 0 and "which is complete" in json.loads(out)["skipped"]
+    code, _, err = run("retrain", profile, "--run-dir", folder, "--as-of", "2026-10-02")
+    assert code == 2 and "it has no zone" in err

@@ -1,4 +1,4 @@
-"""`tracewheel export`: an adapter in three forms, loaded again without us; the card; what is refused."""
+"""`tracewheel export`: an adapter in two forms, loaded again without us; the card; what is refused."""
 
 import json
 import shutil
@@ -17,8 +17,6 @@ from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config
 from tracewheel.policy.base_card import base_license, hub_name
-from tracewheel.policy.gguf_export import _in_pairs, check_architecture
-from tracewheel.policy.gguf_tokenizer import _rule
 from tracewheel.policy.loading import load_base, load_for_generation
 from tracewheel.traces.forgotten import NOBODY
 
@@ -149,28 +147,6 @@ def test_a_run_as_an_adapter_loads_with_plain_peft(run, base, expected, tmp_path
     config = (tmp_path / "out" / "adapter_config.json").read_text()
     assert json.loads(config)["base_model_name_or_path"] == "someone/base"
     assert str(tmp_path) not in config and result["dtype"] == "float32"
-
-
-def test_a_gguf_file_holds_the_merged_weights_the_tokenizer_and_the_template(run, base, tmp_path, capsys):
-    from gguf import GGUFReader
-
-    exported(capsys, run, "--format", "gguf", "--name", "tiny", "--out", tmp_path / "out")
-    first = (tmp_path / "out" / "tiny.gguf").read_bytes()
-    reader = GGUFReader(tmp_path / "out" / "tiny.gguf")
-    fields = {name: field.contents() for name, field in reader.fields.items()}
-    merged = load_for_generation(PolicyConfig(), PolicyRef(base, str(run / "adapter")))
-    tensors = {tensor.name: torch.from_numpy(tensor.data.copy()) for tensor in reader.tensors}
-    assert torch.equal(tensors["blk.2.ffn_up.weight"].view(256, 128), merged.model.layers[2].mlp.up_proj.weight)
-    assert torch.equal(tensors["blk.0.attn_q_norm.weight"], merged.model.layers[0].self_attn.q_norm.weight)
-    assert len(tensors) == len(list(merged.parameters()))
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    assert len(fields["tokenizer.ggml.tokens"]) == 432
-    assert fields["tokenizer.ggml.tokens"][258] == "<|im_end|>" and fields["tokenizer.ggml.token_type"][258] == 3
-    assert fields["tokenizer.ggml.eos_token_id"] == tokenizer.eos_token_id
-    assert fields["tokenizer.chat_template"] == tokenizer.chat_template
-    assert (fields["general.architecture"], fields["qwen3.attention.key_length"]) == ("qwen3", 32)
-    exported(capsys, run, "--format", "gguf", "--name", "tiny", "--out", tmp_path / "again")
-    assert (tmp_path / "again" / "tiny.gguf").read_bytes() == first
 
 
 def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
@@ -332,37 +308,9 @@ def test_an_incomplete_run_and_a_folder_of_ones_own_are_refused(run, tmp_path, c
     assert "the run is not complete" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM is none of"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "rotations are scaled"),
-        ({"use_sliding_window": True}, "sliding window"),
-    ],
-)
-def test_other_architectures_are_sent_to_llama_cpps_converter(base, change, says):
-    config = json.loads(Path(base, "config.json").read_text()) | change
-    with pytest.raises(Exception, match=says) as caught:
-        check_architecture(Path(base), config)
-    assert "convert_hf_to_gguf.py" in str(caught.value)
-
-
-def test_tokenizers_are_known_by_their_rule():
-    def content(*steps):
-        return {"model": {"merges": [["a", "b"]]}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": list(steps)}}
-
-    words = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-    assert _rule(Path("t"), content(words)) == "gpt-2"
-    assert _rule(Path("t"), content({"type": "Digits", "individual_digits": True}, words)) == "smollm"
-    with pytest.raises(Exception, match=r"convert_hf_to_gguf\.py"):
-        _rule(Path("t"), content({"type": "Whitespace"}))
-
-
-def test_rows_of_a_head_are_interleaved():
-    """Two heads of four rows: the halves 0 1 | 2 3 become the pairs 0 2, 1 3."""
-    rows = torch.arange(8.0)[:, None]
-    found = _in_pairs("model.layers.0.self_attn.q_proj.weight", rows, {"num_attention_heads": 2})
-    assert found[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+def test_the_old_spelling_of_a_gguf_export_answers_with_the_new_one(run, tmp_path, capsys):
+    assert main(["export", str(run), "--format", "gguf", "--out", str(tmp_path / "out")]) == 2
+    assert "tracewheel export-gguf" in capsys.readouterr().err
 
 
 def test_licence_and_name_of_a_base(base, tmp_path):

@@ -3,30 +3,20 @@
 import json
 import random
 import shutil
-import threading
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from flows.setup import resolve_config
-from tasks.closing.lineage import told
-from tasks.engine.drivers import DirectDriver
-from tasks.engine.run import Run, Silent
-from tracewheel.config.profile import OpenLineageConfig
-from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_file, digest_of
-from tracewheel.core.processes import free_port
 from tracewheel.core.store import FACTS, Store
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.dashboard.graph import lineage_page
 from tracewheel.lineage.backward import trace_back
 from tracewheel.lineage.forward import affected
-from tracewheel.lineage.graph import Graph, Node
+from tracewheel.lineage.graph import Graph, Node, mermaid
 from tracewheel.lineage.log_lines import ingest_of, lines_of
-from tracewheel.lineage.mermaid import mermaid
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
 from tracewheel.traces.places import read_stretch
 
@@ -177,113 +167,6 @@ def test_names_from_logs_are_text_in_pages_and_charts():
     assert "<script" not in page
     chart = mermaid(graph)
     assert len(chart.splitlines()) == 4 and "<" not in chart and chart.count('"') == 6
-
-
-class Receiver:
-    """A server that takes events as OpenLineage's endpoint does."""
-
-    def __init__(self, status=201):
-        self.events = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path == "/api/v1/lineage" and self.headers["Content-Type"] == "application/json":
-                    outer.events.append(json.loads(body))
-                self.send_response(status)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/api/v1/lineage"
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def receiver():
-    started = []
-
-    def start(status=201):
-        started.append(Receiver(status))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
-
-
-def told_run(finished, profile, said, **settings):
-    """The finished run, with a receiver of OpenLineage's events."""
-    path, _, summary = finished
-    config = resolve_config(str(profile), [], str(path))
-    tracking = config.tracking.model_copy(update={"openlineage": OpenLineageConfig(**settings)})
-
-    class Said(Silent):
-        def say(self, text):
-            said.append(text)
-
-    return Run.on(config.model_copy(update={"tracking": tracking}), summary["run_id"], Said(), DirectDriver())
-
-
-def test_openlineage_gets_the_run_and_its_stages_over_http_and_in_a_file(finished, profile, receiver, tmp_path, folder):
-    taker, said, file = receiver(), [], tmp_path / "events" / "run.jsonl"
-    with told(told_run(finished, profile, said, url=taker.url, file=str(file), namespace="here")):
-        pass
-    events = taker.events
-    assert said == [] and events == [json.loads(line) for line in file.read_text().splitlines()]
-    whole = [event for event in events if "parent" not in event["run"]["facets"]]
-    assert [event["eventType"] for event in whole] == ["START", "COMPLETE"]
-    assert len({event["run"]["runId"] for event in whole}) == 1
-    stages = [event for event in events if "parent" in event["run"]["facets"]]
-    assert {event["run"]["facets"]["parent"]["run"]["runId"] for event in stages} == {whole[0]["run"]["runId"]}
-    assert {event["outputs"][0]["name"] for event in stages if event["outputs"]} == set(folder.entries)
-    update = next(event for event in stages if event["job"]["name"].endswith(".update") and event["outputs"])
-    assert {stage_of(one["name"]) for one in update["inputs"]} == {"rollout", "score", "warm_start"}
-    for event in events:
-        assert {"eventTime", "producer", "schemaURL", "run", "job"} <= event.keys() and event["job"]["namespace"] == "here"
-
-
-@pytest.mark.slow
-def test_a_whole_run_tells_a_receiver_of_itself(command, profile, receiver, tmp_path):
-    taker = receiver()
-    settings = ["--set", f"tracking.openlineage={{url: '{taker.url}', namespace: here}}", "--set", "comparison={}"]
-    done = command("retrain", profile, "--run-dir", tmp_path / "runs", "--json", *settings)
-    assert done.returncode in (0, 3), done.stderr
-    assert "OpenLineage" not in done.stderr
-    events, made = taker.events, WorkFolder(tmp_path / "runs")
-    record = made.runs[json.loads(done.stdout)["run_id"]].lineage
-    assert (events[0]["eventType"], events[-1]["eventType"]) == ("START", "COMPLETE")
-    assert events[0]["run"]["runId"] == events[-1]["run"]["runId"]
-    assert [one["name"] for one in events[-1]["outputs"]] == [record["policies"]["rl"]["entry"]]
-    stages = [event for event in events if "parent" in event["run"]["facets"]]
-    assert {one["name"] for event in stages for one in event["outputs"]} == set(made.entries)
-    assert {one["namespace"] for event in events for one in (*event["inputs"], *event["outputs"])} == {"here"}
-
-
-@pytest.mark.parametrize("status", [500, None])
-def test_a_receiver_that_fails_or_is_away_stops_no_run(finished, profile, receiver, status):
-    taker, said = receiver(status or 201), []
-    url = taker.url.replace("http://", "http://someone:hunter2@")
-    if status is None:
-        url = f"http://someone:hunter2@127.0.0.1:{free_port()}/api/v1/lineage"
-    ended = []
-    with told(told_run(finished, profile, said, url=url)):
-        ended.append(True)
-    assert ended and len(said) == 2 and all("OpenLineage" in text and "hunter2" not in text for text in said)
-
-
-def test_a_run_that_fails_is_told_as_failed(finished, profile, receiver):
-    taker, said = receiver(), []
-    with pytest.raises(DataError), told(told_run(finished, profile, said, url=taker.url)):
-        raise DataError("a stage failed")
-    assert [event["eventType"] for event in taker.events if "parent" not in event["run"]["facets"]] == ["START", "FAIL"]
 
 
 def test_the_run_notes_what_its_adapter_learned_from(finished, folder, lineage_record):

@@ -35,7 +35,7 @@ def test_a_long_stage_says_how_far_it_is(capsys):
     assert silent and len(told) >= 2
     pattern = r"rollout 1 of 2: (\d) of 100 episodes, (\d+) tokens \((\d+) a second\), after \d s, about (\d+) s left"
     done, tokens, rate, left = map(int, re.fullmatch(pattern, told[-1]).groups())
-    assert tokens == 50 * done and 100 < rate < 600 and 5 < left < 60
+    assert tokens == 50 * done and 0 < rate < 600 and left > 5  # a busy machine is slower, never faster
     assert not [line for line in lines if "quick:" in line or "merge:" in line]
 
 

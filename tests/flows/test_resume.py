@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.store import Store
 
 EARLIEST, LATEST = 0.05, 0.95
 
@@ -83,12 +84,10 @@ def test_twenty_kills_and_resumes_give_the_same_adapter(finished, duration, prof
     )
 
 
-def test_a_second_run_in_the_same_folder_is_refused(finished, profile, command):
-    from tracewheel.core.store import Store
-
+def test_a_second_run_in_the_same_folder_is_refused(finished, profile, run_on_prefect):
     folder, _, _ = finished
     with Store(folder / "store").exclusive():
-        refused = command("retrain", profile, "--run-dir", folder)
-    assert refused.returncode == 1
-    assert "in use by another run (process" in refused.stderr
-    assert "Traceback" not in refused.stderr
+        code, _, err = run_on_prefect("retrain", profile, "--run-dir", folder)
+    assert code == 1
+    assert "in use by another run (process" in err
+    assert "Traceback" not in err

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +80,8 @@ def test_everything_is_in_the_run_folder(finished):
     assert summary["mlflow_uri"] == f"sqlite:///{folder}/mlflow.db"
     assert {path.name for path in folder.iterdir()} >= {"store", "mlflow.db", summary["run_id"], "sampler.json", ".prefect"}
     assert not list(folder.rglob(".partial-*"))
+    with closing(sqlite3.connect(folder / ".prefect" / "prefect.db")) as database:
+        assert ("COMPLETED",) in database.execute("select state_type from flow_run").fetchall()
 
 
 def test_the_table_of_outputs_knows_what_each_stage_writes(finished):
@@ -162,14 +166,14 @@ def test_mlflow_has_the_run(finished, profile):
     assert {(policy, split) for policy in KEYS - {"deployed"} for split in ("held_out", "harder")} <= logged
 
 
-def test_a_second_run_reuses_everything_with_the_same_results(finished, profile, command):
+def test_a_second_run_reuses_everything_with_the_same_results(finished, profile, run_on_prefect):
     folder, _, summary = finished
-    again = command("retrain", profile, "--run-dir", folder, "--json")
-    repeated = json.loads(again.stdout)
+    _, out, err = run_on_prefect("retrain", profile, "--run-dir", folder, "--json")
+    repeated = json.loads(out)
     assert set(repeated["cached"]) == set(repeated["seconds"])
     for name in ("run_id", "success", "sampled", "harder", "gate", "mlflow_run", "model_version", "seconds", "tokens"):
         assert repeated[name] == summary[name]
-    assert "Completed" not in again.stderr
+    assert "Cached" in err and "Completed" not in err
     assert len(json.loads((folder / "gates.json").read_text())) == 1, "the same evidence spends no error twice"
 
 

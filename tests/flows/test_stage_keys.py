@@ -88,7 +88,7 @@ def profile_of(folder):
         ("tracewheel.config.operations", set()),
         ("tracewheel.dashboard.app", set()),
         ("tracewheel.scoring.verifiers.judges.judge", set()),
-        ("tracewheel.engines.vllm_local", set()),
+        ("tracewheel.engines.vllm_core", set()),
         ("tracewheel.traces.readers.anthropic", {"ingest"}),
         ("tracewheel.learner.losses.clip", {"update"}),
         ("tracewheel.scoring.verifiers.workspace", {"curate", "warm_start", "rollout", "score", "evaluate"}),

@@ -409,4 +409,4 @@ def test_a_time_limit_may_be_for_one_stage(make_run):
     found = set()
     for path in (Path(__file__).parents[2] / "tasks").rglob("*.py"):
         found |= set(re.findall(r'@stage_task\(\s*"(\w+)"', path.read_text()))
-    assert found == {*get_args(StageName), "exam"}  # which is of a backtest, and of no run
+    assert found == set(get_args(StageName))

@@ -88,6 +88,9 @@ REMOVED: dict[str, str] = {
     "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",
     **_constants("gate", min_fidelity=0.99),
     "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
+    "tracking.openlineage": (
+        "`tracewheel export-openlineage RUN` of the wheel tracewheel-lab (plugins/lab) tells of a run when it is complete"
+    ),
     "training.specialists": (
         "train each adapter in a run of its own, on logs of its families, and merge them: `tracewheel merge` of the wheel "
         "tracewheel-lab (plugins/lab)"

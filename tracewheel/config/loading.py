@@ -4,7 +4,7 @@
 `--help`, which takes five and ten times as long with them.
 """
 
-from __future__ import annotations
+from __future__ import difflib
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -144,8 +144,23 @@ def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
 def _describe(problem: Any, values: Any) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
-        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key"
+        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where)}"
     return f"{where}: {problem['msg']}"
+
+
+def _near(where: str) -> str:
+    """The settings that a misspelt key may mean."""
+    from tracewheel.config.settings import settings
+
+    section, _, key = where.rpartition(".")
+    depth = where.count(".") + 1
+    beside = {
+        ".".join(one.name.split(".")[:depth]) for one in settings() if one.name.startswith(f"{section}." if section else "")
+    }
+    near = difflib.get_close_matches(key, sorted(name.rpartition(".")[2] for name in beside), n=1)
+    return (
+        f"; did you mean {section + '.' if section else ''}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
+    )
 
 
 def _keys(problem: Any, values: Any) -> list[str]:

@@ -161,24 +161,13 @@ class TrainingConfig(Strict):
     validate_every: Count = 4
 
 
-class OpenLineageConfig(Strict):
-    """Where events of OpenLineage go: posted to `url` (of the endpoint, as http://host:5000/api/v1/lineage), or appended to
-    `file`, one a line. Names of jobs and data sets are in `namespace`.
-    """
-
-    url: str | None = None
-    file: str | None = None
-    namespace: str = "tracewheel"
-
-
 class TrackingConfig(Strict):
-    """MLflow: address and names; and OpenLineage, to which a run tells its stages where it is set."""
+    """MLflow: address and names."""
 
     uri: str = "sqlite:///mlflow/mlflow.db"
     experiment: str = "tracewheel"
     model_name: str = "tracewheel"
     traces_per_evaluation: Annotated[int, Field(ge=0)] = 20
-    openlineage: OpenLineageConfig | None = None
 
 
 StageName = Literal[

@@ -22,7 +22,7 @@ LOG_FORMATS = KindTable(
         "tracewheel": f"{_READERS}.tracewheel:READERS",
     },
 )
-# The conventions that the spans of a trace may follow: those that more spans follow come last.
+# The conventions that the spans of a trace may follow, tried by name: the most general, `otel`, comes last.
 SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {"otel": f"{_READERS}.otel:CONVENTIONS"})
 # Providers whose requests have bodies of their own shape, besides those that `requests` reads itself.
 REQUEST_BODIES = KindTable("tracewheel.request_bodies", {})

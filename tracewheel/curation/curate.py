@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.core.ordered_map import OrderedMap, usable_cores
+from tracewheel.core.processes import OrderedMap, usable_cores
 from tracewheel.core.store import PARTIAL
 from tracewheel.curation.agreement import GOOD_AGREEMENT, Agreement
 from tracewheel.curation.contamination import Overlap

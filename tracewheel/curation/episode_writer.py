@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tracewheel.chat.faithful import BROKEN_CALL
 from tracewheel.config.curation import SetsConfig
 from tracewheel.core.files import read_batches
-from tracewheel.core.ordered_map import OrderedMap
+from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.agent_flan import CLASSES, flan_example
 from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, TRAIN

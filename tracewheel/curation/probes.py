@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.ordered_map import OrderedMap
 from tracewheel.core.own_code import named
+from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
@@ -27,7 +27,7 @@ from tracewheel.environments import (
     repeat,
     share_resources,
 )
-from tracewheel.environments.episode import turn_messages
+from tracewheel.environments.base import turn_messages
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:

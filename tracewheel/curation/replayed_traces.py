@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from tracewheel.config import CurateSections
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
-from tracewheel.core.ordered_map import OrderedMap, Ready
+from tracewheel.core.processes import OrderedMap, Ready
 from tracewheel.core.types import Task
 from tracewheel.curation.agreement import Difference
 from tracewheel.curation.contamination import BenchmarkIndex, Overlap

@@ -40,6 +40,7 @@ SORTS = {
     "version": "newest",
     "branches": "branches",
 }
+LATEST = "started, run, place, number"
 CHOICES = {
     **{name: name for name in ("outcome", "fault", "blame")},
     "reason": "unnest(reasons)",
@@ -52,7 +53,7 @@ CHOICES = {
 }
 USES = (
     "file VARCHAR, run VARCHAR, started VARCHAR, entry VARCHAR, part VARCHAR, place INTEGER, kind VARCHAR, label VARCHAR, "
-    "iteration INTEGER, policy VARCHAR, split VARCHAR, runs INTEGER, age INTEGER"
+    "iteration INTEGER, policy VARCHAR, split VARCHAR, runs INTEGER"
 )
 
 
@@ -114,10 +115,10 @@ def episodes_of(shelf: Shelf, asked: Asked) -> tuple[list[dict[str, Any]], int]:
     if not shelf.uses:
         return [], 0
     where, values = _conditions(asked)
-    order = ", ".join(f"{part} {'ASC' if asked.up else 'DESC'}" for part in SORTS.get(asked.sort, "age, number").split(", "))
+    order = ", ".join(f"{part} {'ASC' if asked.up else 'DESC'}" for part in SORTS.get(asked.sort, LATEST).split(", "))
     query = (
         f"SELECT * EXCLUDE (words), count(*) OVER () found FROM episodes WHERE {where} "
-        f"ORDER BY {order}, age, number LIMIT ? OFFSET ?"
+        f"ORDER BY {order}, {LATEST} LIMIT ? OFFSET ?"
     )
     rows = _rows(shelf, query, [*values, asked.shown, asked.first], is_each_once=True)
     if rows:
@@ -218,7 +219,7 @@ def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once:
     for *_, file in shelf.uses:
         by_file[file] = by_file.get(file, 0) + 1
     uses, seen = [], set()
-    for age, (played, place, source, file) in enumerate(shelf.uses):
+    for played, place, source, file in shelf.uses:
         if is_each_once and file in seen:
             continue
         seen.add(file)
@@ -232,7 +233,6 @@ def _rows(shelf: Shelf, query: str, values: Sequence[Any] = (), *, is_each_once:
                 "place": place,
                 **{name: getattr(source, name) for name in ("kind", "label", "iteration", "policy", "split")},
                 "runs": by_file[file],
-                "age": -age,
             }
         )
     tables = (

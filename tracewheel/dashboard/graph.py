@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from tracewheel.dashboard.files import page_file
 from tracewheel.dashboard.view import render
-from tracewheel.lineage.graph import Edge, Graph, Node
-from tracewheel.lineage.mermaid import title_of
+from tracewheel.lineage.graph import Edge, Graph, Node, title_of
 
 COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 260, 46, 210, 34, 12
 LONGEST = 33

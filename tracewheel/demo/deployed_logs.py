@@ -11,7 +11,7 @@ from typing import Any
 
 from tracewheel.core.types import Task
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier, verdict_of
 
 RECURRING_PER_STRATUM, ATTEMPTS, RECURRING_USERS = 6, 4, 12

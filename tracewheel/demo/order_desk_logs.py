@@ -20,9 +20,20 @@ from typing import Any
 
 from tracewheel.core.types import Task
 from tracewheel.demo.deployed_logs import FIRST_EPISODE, log_line, with_broken_lines, with_call_ids
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk.agent import DONE, Call, change, direct, fitting, look, solution, start, through_busy
-from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.order_desk.environment import (
+    DONE,
+    TOOLS,
+    Call,
+    OrderDeskEnvironment,
+    change,
+    direct,
+    fitting,
+    look,
+    solution,
+    start,
+    through_busy,
+)
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_noise
 from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted

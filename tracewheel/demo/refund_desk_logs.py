@@ -14,9 +14,18 @@ from typing import Any
 
 from tracewheel.core.types import Task
 from tracewheel.demo.deployed_logs import Deployment, log_line, logged_episodes, with_call_ids
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.refund_desk.agent import ASK_INSTEAD, Call, close, deed, lookup, say, solution
-from tracewheel.environments.refund_desk.environment import TOOLS, RefundDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.refund_desk.environment import (
+    ASK_INSTEAD,
+    TOOLS,
+    Call,
+    RefundDeskEnvironment,
+    close,
+    deed,
+    lookup,
+    say,
+    solution,
+)
 from tracewheel.environments.refund_desk.policy import CARD, DONE, EXCHANGE, REFUND, final_wish
 from tracewheel.environments.refund_desk.tasks import FAMILIES, make_task
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier

@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.environments.refund_desk import talk
-from tracewheel.environments.refund_desk.agent import (
+from tracewheel.environments.refund_desk.environment import (
     ASK_INSTEAD,
     ASK_NAME,
     ASK_ORDER,
     ASK_USED,
+    TOOLS,
     Call,
+    RefundDeskEnvironment,
     close,
     deed,
     lookup,
@@ -27,7 +29,6 @@ from tracewheel.environments.refund_desk.agent import (
     say,
     solution,
 )
-from tracewheel.environments.refund_desk.environment import TOOLS, RefundDeskEnvironment
 from tracewheel.environments.refund_desk.policy import (
     CANCEL,
     DONE,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Each makes its engine from the sections, the policy, the ids that end a turn, the sampling, and the most sessions at once.
 ENGINES = {
     "transformers": "tracewheel.engines.transformers:make",
-    "vllm": "tracewheel.engines.vllm_local:make",
+    "vllm": "tracewheel.engines.vllm_core:make",
     "vllm_server": "tracewheel.engines.vllm_remote:make",
 }
 

@@ -22,9 +22,8 @@ import httpx
 
 from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
-from tracewheel.engines.chat_reply import Message, Reply, read_reply
+from tracewheel.engines.chat_reply import Budget, Message, Reply, Spending, read_reply
 from tracewheel.engines.rate_limit import MINUTE, RateLimiter, exhausted_for, retry_after
-from tracewheel.engines.spending import Budget, Spending
 
 
 class HttpConnections:

@@ -15,8 +15,7 @@ from typing import Any, Self, TextIO
 from tracewheel.core.errors import DataError
 from tracewheel.core.locks import hold_beside
 from tracewheel.core.types import content_hash
-from tracewheel.engines.chat_reply import Message, Reply
-from tracewheel.engines.spending import BudgetReached
+from tracewheel.engines.chat_reply import BudgetReached, Message, Reply
 
 
 class ReplyJournal:

@@ -13,8 +13,8 @@ import httpx
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.engines.draws import Draws
+from tracewheel.engines.vllm_base import AdapterFiles, TurnRequest
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_session import AdapterFiles, TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.probe import compare_logprobs, is_rounding, read_probe
 

@@ -22,10 +22,9 @@ from typing import Any, TypeVar
 from tracewheel.config import EngineSections, VllmServerConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.engines.base import Generation, Sampling
-from tracewheel.engines.vllm_base import VllmEngineBase
+from tracewheel.engines.vllm_base import AdapterFiles, Session, TurnRequest, VllmEngineBase
 from tracewheel.engines.vllm_client import Output, VllmClient
 from tracewheel.engines.vllm_server import VllmServer
-from tracewheel.engines.vllm_session import AdapterFiles, Session, TurnRequest
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.adapters import PolicyRef, base_hash
 

@@ -6,9 +6,15 @@ depend on concurrent rollouts.
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.types import Fault, Task
 
 # In a list of calls, as of a known solution: what the agent says without a call, as {"text": ...}.
@@ -245,3 +251,92 @@ def function_tool(name: str, description: str, properties: dict[str, dict[str, A
             "parameters": {"type": "object", "properties": properties, "required": list(properties)},
         },
     }
+
+
+class ToolFailure(InfrastructureError):
+    """A tool's server crashed, hung or broke its protocol; the episode has no score."""
+
+    fault: Fault = "tool"
+
+
+class BridgeFailure(InfrastructureError):
+    """Another project's environment crashed, hung or raised; the episode has no score."""
+
+    fault: Fault = "environment"
+
+
+def play_calls(environment: Environment, task: Task, calls: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Execute calls, one a turn, from the start of a task, and return the episode as OpenAI chat messages.
+
+    A `TEXT_TURN` is said to an environment that answers it. The episode ends with the turn that ends it, whose reply is not
+    logged. The environment is left in its final state.
+    """
+    environment.reset(task)
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": environment.system_prompt},
+        {"role": "user", "content": task.prompt},
+    ]
+    for index, (name, args) in enumerate(calls):
+        if name == TEXT_TURN and isinstance(environment, Replier):
+            observation = environment.reply(args["text"])
+        else:
+            observation = environment.step(name, args)
+        messages += turn_messages(index, name, args, None if observation.done else observation.text)
+        if observation.done:
+            break
+    return messages
+
+
+def turn_messages(number: int, tool: str, args: dict[str, Any], reply: str | None) -> list[dict[str, Any]]:
+    """The messages of a turn: a call, or the words of a `TEXT_TURN`; and the reply, where there is one."""
+    if tool == TEXT_TURN:
+        said = {"role": "assistant", "content": args["text"]}
+        return [said, {"role": "user", "content": reply}] if reply else [said]
+    call_id = f"call_{number}"
+    call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
+    messages: list[dict[str, Any]] = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    if reply is not None:
+        messages.append({"role": "tool", "tool_call_id": call_id, "name": tool, "content": reply})
+    return messages
+
+
+# So many draws in a row that give no new task of any family and tier, and the generator counts as exhausted.
+DRAWS = 50
+
+
+def spread_tasks(
+    make: Callable[[str, int, random.Random], Task | None], families: Sequence[str], tiers: Sequence[int], n: int, seed: int
+) -> list[Task]:
+    """`n` tasks with different fingerprints, in turn of each family and tier.
+
+    A family and tier that has no more different tasks is passed over.
+
+    Args:
+        make: A random task of a family and tier; None where there is none.
+        families: The families.
+        tiers: The tiers.
+        n: How many.
+        seed: The same seed gives the same tasks.
+
+    Raises:
+        ConfigError: there are not that many different tasks.
+    """
+    rng, seen, tasks = random.Random(f"tasks-{seed}"), set[str](), list[Task]()
+    rows, columns = len(families), len(tiers)
+    # Along the diagonals, so that the first few tasks already have every family and every tier.
+    open_strata = [
+        (families[number % rows], tiers[(number + number // math.lcm(rows, columns)) % columns])
+        for number in range(rows * columns)
+    ]
+    while open_strata and len(tasks) < n:
+        for stratum in open_strata[: n - len(tasks)]:
+            drawn = (make(*stratum, rng) for _ in itertools.repeat(None, DRAWS))
+            task = next((task for task in drawn if task is not None and task.fingerprint not in seen), None)
+            if task is None:
+                open_strata.remove(stratum)
+                continue
+            seen.add(task.fingerprint)
+            tasks.append(task)
+    if len(tasks) < n:
+        raise ConfigError(f"{n} tasks are wanted, and the generator found {len(tasks)} different ones: ask for fewer")
+    return tasks

@@ -29,7 +29,7 @@ from tracewheel.environments import (
     repeats_replies,
     wanted_threads,
 )
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.rubric import Rubric, success_of
 
 Calls = tuple[tuple[str, dict[str, Any]], ...]

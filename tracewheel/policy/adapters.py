@@ -7,6 +7,7 @@ A state folder holds `adapter/` or `model/`. `adapter/` has PEFT's files and `ad
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import LoraConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError
+from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file, digest_of, files_hash
 from tracewheel.policy.adapter_check import WEIGHTS as WEIGHTS
 from tracewheel.policy.adapter_check import check_adapter_files, check_model_files
@@ -260,3 +262,26 @@ def _check(folder: Path, info_name: str, weights: str, base: str, kind: str) -> 
             "use its own base, or train it again"
         )
     return version
+
+
+def renumber(state: Path, out: Path, version: int) -> None:
+    """Copy a state folder, and give its policy a version.
+
+    Versions grow from update to update, also when the weights go back: rollouts and staleness are counted by them. Everything
+    else (weights, optimiser, critic, buffer, KL weight) stays as it is. Files are links where the disk can hold one file under
+    two names.
+    """
+    shutil.copytree(state, out, copy_function=_link, dirs_exist_ok=True)
+    for name in (ADAPTER_INFO, MODEL_INFO):
+        for path in sorted(out.glob(f"*/{name}")):
+            write_info(path, read_json(path)["base_hash"], version)
+
+
+def _link(one: str, other: str) -> None:
+    if Path(one).name in (ADAPTER_INFO, MODEL_INFO):
+        shutil.copy2(one, other)  # it is written anew, and a link would change the original
+        return
+    try:
+        os.link(one, other)
+    except OSError:
+        shutil.copy2(one, other)

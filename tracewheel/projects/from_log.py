@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.environments.recorded.build import build_recording
+from tracewheel.environments.recorded.build import build_recording, tool_sets
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
-from tracewheel.environments.recorded.toolsets import tool_sets
 from tracewheel.projects.project import Project
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.ingested_folder import TRACES_FOLDER

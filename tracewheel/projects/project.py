@@ -18,7 +18,7 @@ import tracewheel
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.store import produce_whole
 from tracewheel.core.types import Task
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.projects.sample.environment import FileDesk
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -221,7 +221,7 @@ def sample_files(project: Project) -> dict[str, str]:
 
 
 AROUND = Path(__file__).parent / "around"
-TASKS = 48
+PROGRAM_TASKS = 48
 
 
 def around_files(project: Project, command: str) -> dict[str, str]:
@@ -258,7 +258,7 @@ def around_files(project: Project, command: str) -> dict[str, str]:
 def task_lines(kind: str, seed: int = 0) -> str:
     """Sample tasks, in words of the tiny base: each once with a right and once with a wrong reply. Equal calls, equal bytes."""
     rng, lines = random.Random(f"around-{seed}"), []
-    for _ in range(TASKS):
+    for _ in range(PROGRAM_TASKS):
         names = [stem + rng.choice(KINDS) for stem in rng.sample(STEMS, 3)]
         for said in (names, names[:-1]):
             messages = [

@@ -27,7 +27,6 @@ NAMES = {
 FORMS = {
     "adapter": ("peft", "a LoRA adapter for its base, in PEFT's format"),
     "merged": ("transformers", "the whole model, with the adapter added to its base's weights; it needs no PEFT"),
-    "gguf": ("gguf", "the whole model, with the adapter added to its base's weights, in one GGUF file for llama.cpp"),
 }
 
 
@@ -37,7 +36,7 @@ class Exported:
 
     Attributes:
         name: The model's name.
-        form: `adapter`, `merged` or `gguf`.
+        form: `adapter` or `merged`.
         base: The base's name, without a path.
         hub_base: Its name on the Hub; None where it is not there, or not known.
         base_hash: The base's hash.
@@ -106,9 +105,7 @@ def _front_matter(exported: Exported, run: RunFacts | None) -> str:
     card = ModelCardData(
         model_name=exported.name,
         base_model=exported.hub_base,
-        base_model_relation={"adapter": "adapter", "merged": "finetune", "gguf": "quantized"}[exported.form]
-        if exported.hub_base
-        else None,
+        base_model_relation={"adapter": "adapter", "merged": "finetune"}[exported.form] if exported.hub_base else None,
         license=exported.license,
         library_name=FORMS[exported.form][0],
         pipeline_tag="text-generation",
@@ -136,15 +133,10 @@ def _use(exported: Exported) -> str:
             'model = PeftModel.from_pretrained(base, "this folder")\n```\n\n'
             + _wrapped("The base must be the one with the hash above: on another one the adapter means nothing.")
         )
-    if exported.form == "merged":
-        return (
-            "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-            'model = AutoModelForCausalLM.from_pretrained("this folder")\n'
-            'tokenizer = AutoTokenizer.from_pretrained("this folder")\n```'
-        )
-    file = next(name for name in exported.files if name.endswith(".gguf"))
-    return f'```python\nfrom llama_cpp import Llama\n\nmodel = Llama("{file}")\n```\n\n' + _wrapped(
-        "The file holds the tokenizer and the chat template that the policy was trained with."
+    return (
+        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        'model = AutoModelForCausalLM.from_pretrained("this folder")\n'
+        'tokenizer = AutoTokenizer.from_pretrained("this folder")\n```'
     )
 
 
@@ -243,10 +235,6 @@ def _limits(exported: Exported, run: RunFacts | None) -> str:
         lines.append("The gate did not promote it: that it is better than what it was compared with is not shown.")
     if run is None:
         lines.append("No figure is known of it.")
-    if exported.form == "gguf":
-        lines.append(
-            "llama.cpp rounds in another order than transformers: of two almost equally likely tokens it may choose the other."
-        )
     lines.append(
         "It was trained on logs. Redaction removes what it recognises; that a model repeats nothing of its logs is not shown."
     )

@@ -107,8 +107,8 @@ class ChatTranscript:
         Raises:
             InputError: the endpoint, the model or the key is wrong.
         """
+        from tracewheel.engines.chat_reply import BudgetReached
         from tracewheel.engines.openai_chat import RefusedRequest, TooLong
-        from tracewheel.engines.spending import BudgetReached
 
         self.asked = True
         try:

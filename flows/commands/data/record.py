@@ -25,8 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.files import read_table
     from tracewheel.core.store import produce_whole
-    from tracewheel.environments.recorded.build import build_recording
-    from tracewheel.environments.recorded.toolsets import tool_sets
+    from tracewheel.environments.recorded.build import build_recording, tool_sets
     from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
     traces = read_table(folder_of(options.traces, "TRACES") / TRACES_FOLDER)

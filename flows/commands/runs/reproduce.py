@@ -95,9 +95,8 @@ def _folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Make the run, and compare."""
-    from tasks.afterwards.checkout import check_out, code_here
+    from tasks.afterwards.checkout import build_environment, check_out, code_here
     from tasks.afterwards.data_versions import bring_base, bring_files, bring_logs
-    from tasks.afterwards.lock_environment import build_environment
     from tasks.afterwards.reproduction import interpreter, make_again, prepare
     from tracewheel.comparison.stages import compare_stages
 

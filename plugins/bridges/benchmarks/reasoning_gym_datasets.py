@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_json
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.failure import BridgeFailure
+from tracewheel.environments.base import BridgeFailure, play_calls
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel_bridges.reasoning_gym import CHECKED, ReasoningGymEnvironment
 

@@ -10,7 +10,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN, close_environment, make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import make_verifier
 
 STANDARDS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[3] / ".venv-standards"))

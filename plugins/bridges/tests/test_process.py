@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.types import Task
-from tracewheel.environments.failure import BridgeFailure
+from tracewheel.environments.base import BridgeFailure
 from tracewheel.scoring.verifiers.verdict import VerdictVerifier
 from tracewheel_bridges import process
 from tracewheel_bridges.environment import BridgeArgs, BridgedEnvironment

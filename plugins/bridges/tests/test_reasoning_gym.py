@@ -22,8 +22,7 @@ from tracewheel.environments import (
     make_environment,
     share_resources,
 )
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.failure import BridgeFailure
+from tracewheel.environments.base import BridgeFailure, play_calls
 from tracewheel.environments.running import close_resources
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel_bridges.process import RUNNER

@@ -5,6 +5,7 @@ import json
 import pandas
 import pytest
 
+from tests.tracewheel.traces.readers.test_fields import USUAL_NAMES
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.reading import read_traces
 
@@ -211,3 +212,10 @@ def test_columns_that_hold_a_conversation(read, tmp_path, kind, row, fields, inf
     assert {name: getattr(trace, name) for name in fields} == fields
     assert {name: part for name, part in trace.info.items() if name != "arguments_normalised"} == info
     assert trace.tools_inferred == (row not in (TOUCAN, APIGEN))
+
+
+@pytest.mark.parametrize(("logged", "field", "value"), USUAL_NAMES)
+def test_fields_are_found_by_their_usual_names(read, logged, field, value):
+    turns = [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hello."}]
+    (trace,) = read({"conversations": turns} | logged)
+    assert getattr(trace, field) == value

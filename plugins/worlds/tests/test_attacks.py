@@ -12,7 +12,7 @@ from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 from tracewheel.scoring.verifiers.base import EpisodeVerifier
 from tracewheel.scoring.verifiers.judges.attacks import Suspected

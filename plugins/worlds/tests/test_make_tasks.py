@@ -11,7 +11,7 @@ from tests.flows.test_make_tasks import make  # noqa: F401 (a fixture)
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.machine import UNSAFE_LOCAL
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import make_verifier
 
 HUMAN_EVAL = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tracewheel.core import code_state as code
-from tracewheel.core import run_lineage
+from tracewheel.core import run_record
 from tracewheel.core.run_record import RunRecord, find_runs
 from tracewheel.core.store import PARTIAL
 
@@ -57,7 +57,7 @@ def checkout(tmp_path, monkeypatch):
     git("add", ".")
     git("commit", "--quiet", "-m", "first")
     git("remote", "add", "origin", "https://someone:hunter2@host.example/code.git?token=hunter3")
-    for module in (code, run_lineage):
+    for module in (code, run_record):
         monkeypatch.setattr(module, "PACKAGE", folder / "tracewheel")
     return folder, git
 
@@ -79,7 +79,7 @@ def test_the_lineage_holds_code_packages_and_machine(tmp_path, checkout):
         "untracked": [],
         "remote": "https://host.example/code.git",
     }
-    assert lineage["seeds"] == {"run": 3} and lineage["schema"] == run_lineage.SCHEMA and lineage["resumed"] == []
+    assert lineage["seeds"] == {"run": 3} and lineage["schema"] == run_record.SCHEMA and lineage["resumed"] == []
     assert lineage["machine"]["threads"] == 2 and lineage["machine"]["torch"]["version"]
     lock = (record.path / lineage["environment"]["file"]).read_bytes()
     assert hashlib.sha256(lock).hexdigest() == lineage["environment"]["sha256"]
@@ -118,7 +118,7 @@ def test_a_start_with_other_code_is_noted_once(tmp_path, checkout):
 
 def test_outside_a_repository_there_is_no_commit(tmp_path, monkeypatch):
     (tmp_path / "site-packages" / "tracewheel").mkdir(parents=True)
-    for module in (code, run_lineage):
+    for module in (code, run_record):
         monkeypatch.setattr(module, "PACKAGE", tmp_path / "site-packages" / "tracewheel")
     monkeypatch.chdir(tmp_path)
     assert opened(tmp_path / "runs")[1]["git"] is None

@@ -261,13 +261,13 @@ def test_pass_rates_resume_from_an_earlier_curation(ingested, curated, tmp_path)
     assert both[0].equals(both[1]) and both[0]["trace_id"].is_unique
 
 
-def test_the_harder_tier_is_one_above_the_hardest_trained(third, tmp_path):
+def test_the_harder_tier_is_one_above_the_hardest_trained(ingested, tmp_path):
     config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4", held_out_tasks=50, train_tasks=20)})
-    report = curate(config, third, tmp_path / "gap")
+    report = curate(config, ingested, tmp_path / "gap")
     assert set(report["splits"]["train"]["tiers"]) <= {"1", "2", "3"} and set(report["splits"]["harder"]["tiers"]) == {"5"}
     config = CONFIG.model_copy(update={"curation": CurationConfig(filter="tier != 4 or attempts < 4", train_tasks=20)})
     with pytest.raises(DataError, match=r"would be 4: set curation\.harder_tier to 4"):
-        curate(config, third, tmp_path / "out")
+        curate(config, ingested, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -155,3 +155,10 @@ def test_the_history_of_a_task_counts_each_stored_result_once(shelf, first, run_
     assert task_history(shelf, "no such task") is None
     assert task_named(first, task)[0]["run"] == run_ids[0] and task_named(shelf, "x") == []
     assert rate_of(0, 0)["rate"] is None
+
+
+def test_the_latest_come_first(shelf, first, run_ids):
+    every, _ = search(shelf, "manifest")
+    assert [row["started"] for row in every] == sorted((row["started"] for row in every), reverse=True)
+    own, _ = search(first, "manifest")
+    assert [row["place"] for row in own] == sorted((row["place"] for row in own), reverse=True)

@@ -10,9 +10,8 @@ from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.demo.deployed_logs import BREAKAGES
 from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines, put_right
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk.agent import direct
-from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, direct
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.traces.ingest import ingest

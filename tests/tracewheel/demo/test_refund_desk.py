@@ -12,9 +12,8 @@ from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
 from tracewheel.demo.config import BasePolicyConfig
 from tracewheel.demo.refund_desk_logs import FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.demo.worlds import WORLDS
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.refund_desk.agent import order_of, solution
-from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment, order_of, solution
 from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
 

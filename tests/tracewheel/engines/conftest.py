@@ -47,7 +47,7 @@ class EngineKind:
             weights = PolicyWeights(PolicyConfig(base=policy.base))
             return TransformersEngine(weights.load, policy, stop, sampling, slots=32)
         if self.name == "vllm":
-            from tracewheel.engines.vllm_local import VllmEngine
+            from tracewheel.engines.vllm_core import VllmEngine
 
             return VllmEngine(self.core, policy, stop, sampling)
         from tracewheel.engines.vllm_remote import VllmServerEngine

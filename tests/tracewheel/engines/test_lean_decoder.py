@@ -8,8 +8,7 @@ from transformers import AutoModelForCausalLM, GraniteConfig, LlamaConfig, Qwen2
 from tracewheel.engines import products
 from tracewheel.engines.lean_decoder import LeanDecoder
 from tracewheel.engines.products import OutputLogits, Product, packs
-from tracewheel.engines.ragged_attention import use_ragged_attention
-from tracewheel.engines.ragged_cache import RaggedCache
+from tracewheel.engines.ragged_cache import RaggedCache, use_ragged_attention
 
 SIZES = {
     "vocab_size": 48, "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,

@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 from tracewheel.config import EndpointConfig, PricesConfig, TeacherConfig
 from tracewheel.core.errors import InfrastructureError, InputError
-from tracewheel.engines.chat_reply import Reply, ReplyTokens, Usage
+from tracewheel.engines.chat_reply import BudgetReached, Reply, ReplyTokens, Usage
 from tracewheel.engines.openai_chat import OpenAiChat, RefusedRequest, TooLong
-from tracewheel.engines.spending import BudgetReached
 
 ASKED = [{"role": "user", "content": "hello"}]
 TOOLS = [{"type": "function", "function": {"name": "finish", "description": "Ends.", "parameters": {"type": "object"}}}]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tracewheel.engines.spending import BudgetReached, Spending
+from tracewheel.engines.chat_reply import BudgetReached, Spending
 
 
 def test_many_threads_never_exceed_the_budget():

@@ -15,8 +15,7 @@ from tracewheel.environments import (
     make_environment,
     share_resources,
 )
-from tracewheel.environments.base import repeat
-from tracewheel.environments.episode import play_calls, turn_messages
+from tracewheel.environments.base import play_calls, repeat, turn_messages
 from tracewheel.scoring.verifiers import episode_from, make_verifier, verdict_of
 
 SEED = 20

@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from tracewheel.environments import make_environment, opening_messages
+from tracewheel.gateway.gateway import StandingDoor
 from tracewheel.gateway.live_episode import Draw
 from tracewheel.gateway.server import GatewayServer
-from tracewheel.gateway.standing import StandingDoor
 from tracewheel.rollout.rollout import episode_seed
 
 TURNS = 20

@@ -27,14 +27,14 @@ def learner_state(folder):
     return json.loads((folder / "learner.json").read_text())
 
 
-@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None])
-def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewards, reward, tmp_path, same_weights):
-    full, metrics = run(rewards=[*rewards[:6], reward, *rewards[7:]])
-    assert metrics["masked_share"] == pytest.approx(1 / 12)
-    others = read_records(trajectories, Trajectory)
-    fewer = tmp_path / "fewer.parquet"
-    write_records(fewer, others[:6] + others[7:])
-    assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=rewards[:6] + rewards[7:])[0] / WEIGHTS)
+def test_trajectories_without_a_finite_reward_are_masked(run, trajectories, rewards, tmp_path, same_weights):
+    unusable = {2: math.nan, 6: math.inf, 7: -math.inf, 10: None}
+    full, metrics = run(rewards=[unusable.get(index, reward) for index, reward in enumerate(rewards)])
+    assert metrics["masked_share"] == pytest.approx(4 / 12)
+    usable = [index for index in range(len(rewards)) if index not in unusable]
+    others, fewer = read_records(trajectories, Trajectory), tmp_path / "fewer.parquet"
+    write_records(fewer, [others[index] for index in usable])
+    assert same_weights(full / WEIGHTS, run(trajectories=fewer, rewards=[rewards[index] for index in usable])[0] / WEIGHTS)
 
 
 def test_stale_trajectories_are_left_out(run, trajectories, rewards, tmp_path, same_weights):

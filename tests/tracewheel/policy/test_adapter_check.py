@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from tracewheel.config import PolicyConfig
 from tracewheel.core.errors import ConfigError, WeightsError
-from tracewheel.engines.vllm_session import AdapterFiles
+from tracewheel.engines.vllm_base import AdapterFiles
 from tracewheel.policy import weights_file
 from tracewheel.policy.adapters import (
     ADAPTER_INFO,
@@ -307,7 +307,7 @@ def test_what_vllm_does_not_compute_is_refused_before_it_is_asked(copied, base):
 
 
 def weights_file_digest(folder):
-    from tracewheel.engines.vllm_session import _digest
+    from tracewheel.engines.vllm_base import _digest
 
     return _digest(str(folder))
 

@@ -7,9 +7,8 @@ import pytest
 from peft import PeftModel
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment, solution
 from tracewheel.environments.order_desk.tasks import order_desk_task
 from tracewheel.learner.models import load_models
 from tracewheel.policy.chat_template import TEMPLATE_NAME, read_template

@@ -9,7 +9,7 @@ from tracewheel.config import RolloutConfig, RubricConfig
 from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import TEXT_TURN
-from tracewheel.environments.refund_desk.agent import ASK_ORDER, solution
+from tracewheel.environments.refund_desk.environment import ASK_ORDER, solution
 from tracewheel.environments.refund_desk.talk import brief_of
 from tracewheel.environments.refund_desk.tasks import make_task
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes

@@ -13,8 +13,7 @@ from tracewheel.engines.chat_reply import Reply, Usage
 from tracewheel.environments import TEXT_TURN, Observation, Replier, make_environment
 from tracewheel.environments.base import function_tool
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
-from tracewheel.scoring.rubric import Rubric
-from tracewheel.scoring.turn_rewards import replay_turns
+from tracewheel.scoring.rubric import Rubric, replay_turns
 from tracewheel.teacher.attempt import EndpointEpisode, attempt_episode
 from tracewheel.teacher.teach import verified
 

@@ -19,8 +19,8 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.rollout.training_tasks import training_tasks, training_world
 from tracewheel.rollout.trajectory_queue import TrajectoryQueue
 from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.scoring.rubric import replay_turns
 from tracewheel.scoring.score import score
-from tracewheel.scoring.turn_rewards import replay_turns
 from tracewheel.scoring.verifiers import make_verifier
 
 

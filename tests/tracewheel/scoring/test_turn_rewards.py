@@ -12,8 +12,7 @@ from tracewheel.environments import ENVIRONMENTS
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
-from tracewheel.scoring.rubric import Rubric
-from tracewheel.scoring.turn_rewards import replay_turns, shaped_rewards
+from tracewheel.scoring.rubric import Rubric, replay_turns, shaped_rewards
 from tracewheel.scoring.verifiers import VERIFIERS
 
 TASK = workspace_task(

@@ -32,7 +32,7 @@ from tracewheel.core.fingerprint import (
     package_versions,
 )
 from tracewheel.core.locks import hold
-from tracewheel.core.ordered_map import OrderedMap, Ready
+from tracewheel.core.processes import OrderedMap, Ready
 from tracewheel.core.store import PARTIAL, remove, write_whole
 from tracewheel.core.types import content_hash
 from tracewheel.curation.probes import FLAKY, NO_OP, Probe, Probed, in_parts, probe_part

@@ -9,8 +9,7 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task, content_hash
-from tracewheel.environments.base import Observation
-from tracewheel.environments.failure import ToolFailure
+from tracewheel.environments.base import Observation, ToolFailure
 from tracewheel.environments.mcp.session import FILES, McpArgs, McpSession
 
 

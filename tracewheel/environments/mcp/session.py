@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.environments.failure import ToolFailure
+from tracewheel.environments.base import ToolFailure
 
 
 class Call(BaseModel):

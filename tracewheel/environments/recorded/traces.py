@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tracewheel.core.types import content_hash, stored_json
 from tracewheel.environments.recorded.build import log_task
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in
-from tracewheel.environments.recorded.tasks import comparable
+from tracewheel.environments.recorded.environment import comparable
 
 if TYPE_CHECKING:
     import pandas

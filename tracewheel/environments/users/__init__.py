@@ -9,8 +9,7 @@ from pydantic import Field
 from tracewheel.config.base import Strict
 from tracewheel.core.kind_table import KindTable
 from tracewheel.core.kinds import Kind, build
-from tracewheel.environments.users.base import Fact, UserBrief, UserSimulator, UserTurn
-from tracewheel.environments.users.checked import CheckedUser
+from tracewheel.environments.users.base import CheckedUser, Fact, UserBrief, UserSimulator, UserTurn
 from tracewheel.environments.users.scripted import ScriptedUser
 
 # The one behind an endpoint is of a floor above.

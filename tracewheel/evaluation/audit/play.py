@@ -10,7 +10,7 @@ from typing import Any
 from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.types import Task
 from tracewheel.environments import TEXT_TURN, Environment, OutcomeTeller, opening_messages, repeat
-from tracewheel.environments.episode import turn_messages
+from tracewheel.environments.base import turn_messages
 from tracewheel.scoring.verifiers import AnyVerifier, Verdict, episode_from, verdict_of
 
 Call = tuple[str, dict[str, Any]]

@@ -32,7 +32,7 @@ VERIFIERS = KindTable(
         "process_checks": "tracewheel.scoring.verifiers.process_checks:ProcessChecksVerifier",
         "recorded": "tracewheel.scoring.verifiers.recorded:RecordedVerifier",
         "refund_desk": "tracewheel.scoring.verifiers.refund_desk:RefundDeskVerifier",
-        "regex": "tracewheel.scoring.verifiers.regex:RegexVerifier",
+        "regex": "tracewheel.scoring.verifiers.format:RegexVerifier",
         "relative_judge": "tracewheel.scoring.verifiers.judges.relative:RelativeJudgeVerifier",
         "sql_result": "tracewheel.scoring.verifiers.sql_result:SqlResultVerifier",
         "state_diff": "tracewheel.scoring.verifiers.state_diff:StateDiffVerifier",

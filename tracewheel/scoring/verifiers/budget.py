@@ -27,7 +27,7 @@ class BudgetArgs(Strict):
 class BudgetVerifier:
     """What is left of the budget: 1 for an episode that costs nothing, 0 for one that uses a budget up.
 
-    >>> from tracewheel.environments.episode import turn_messages
+    >>> from tracewheel.environments.base import turn_messages
     >>> from tracewheel.scoring.verifiers.episode import episode_from
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {}, "budget", "t1")
     >>> episode = episode_from(turn_messages(0, "pay", {"order": "K7"}, None), 0, {})

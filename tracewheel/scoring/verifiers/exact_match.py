@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tracewheel.config.base import Strict
 from tracewheel.core.types import Task
 from tracewheel.scoring.json_equality import GONE, same_json
-from tracewheel.scoring.verifiers.answers import AnswerArgs, answer_of, gold_of, shown
+from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -8,7 +8,7 @@ from tracewheel.config.base import NotNegative
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task
 from tracewheel.scoring.json_equality import GONE, same_json
-from tracewheel.scoring.verifiers.answers import AnswerArgs, answer_of, gold_of, shown
+from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 FENCE = "```"

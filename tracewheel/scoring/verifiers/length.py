@@ -11,7 +11,7 @@ from tracewheel.config import OverlongConfig
 from tracewheel.config.base import Count, Strict
 from tracewheel.core.types import Task
 from tracewheel.scoring.adjustments import overlong_penalty
-from tracewheel.scoring.verifiers.answers import spoken
+from tracewheel.scoring.verifiers.base import spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 

@@ -98,7 +98,7 @@ class ProcessChecksArgs(Strict):
 class ProcessChecksVerifier:
     """The share of the checks that an episode passes; each is a part of the breakdown, 0 or 1.
 
-    >>> from tracewheel.environments.episode import turn_messages
+    >>> from tracewheel.environments.base import turn_messages
     >>> from tracewheel.scoring.verifiers.episode import episode_from
     >>> checks = [{"kind": "called", "name": "looked", "tool": "find"}, {"kind": "called", "name": "paid", "tool": "pay"}]
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {"checks": checks}, "process_checks", "t1")

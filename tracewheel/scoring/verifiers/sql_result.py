@@ -10,7 +10,7 @@ from typing import Any
 from tracewheel.config.base import Count
 from tracewheel.core.types import Task
 from tracewheel.scoring.json_equality import GONE
-from tracewheel.scoring.verifiers.answers import AnswerArgs, answer_of, gold_of, shown
+from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}

@@ -23,7 +23,7 @@ class ToolUseArgs(Strict):
 class ToolUseVerifier:
     """The share of calls that are sound: readable, of an offered tool, not failed, not the call before once more.
 
-    >>> from tracewheel.environments.episode import turn_messages
+    >>> from tracewheel.environments.base import turn_messages
     >>> from tracewheel.scoring.verifiers.episode import episode_from
     >>> task = Task("t1", "order_desk", "open", 1, "Cancel it.", {}, {}, "tool_use", "t1")
     >>> calls = [("orders", {"customer": "Mia Kent"}), ("fly", {}), ("cancel", {"order": "K7"}), ("cancel", {"order": "K7"})]

@@ -11,7 +11,7 @@ from tracewheel.config import CurateSections, load_config
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.curate import curate
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.traces.ingest import ingest
 
 PROFILE = Path(__file__).parents[4] / "configs/smollm2.yaml"

@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.environments import Attackable, make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 from tracewheel_worlds.harbor.grading import OVERWRITTEN, graded, read_reward
 from tracewheel_worlds.harbor.loading import load_tasks

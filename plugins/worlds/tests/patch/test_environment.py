@@ -9,7 +9,7 @@ import pytest
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.types import canonical_json
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 from tracewheel_worlds.patch.grading import graded_files
 from tracewheel_worlds.patch.library import FAMILIES, MODULES

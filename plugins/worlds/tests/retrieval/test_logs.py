@@ -12,7 +12,7 @@ from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
 from tracewheel.demo.worlds import WORLDS
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers.exact_match import AnswerMatchVerifier
 from tracewheel.traces.ingest import ingest
 from tracewheel_worlds.retrieval.agent import solution

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tracewheel.core.errors import InfrastructureError
-from tracewheel.core.ordered_map import usable_cores
+from tracewheel.core.processes import usable_cores
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel_worlds.sandbox import Limits, places
 from tracewheel_worlds.sandbox.bubblewrap import Bubblewrap

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tracewheel.core.errors import DataError
 from tracewheel.core.processes import free_port
 from tracewheel.core.types import Task
-from tracewheel.environments.failure import ToolFailure
+from tracewheel.environments.base import ToolFailure
 from tracewheel.environments.mcp.environment import McpEnvironment
 from tracewheel.environments.mcp.session import McpArgs
 

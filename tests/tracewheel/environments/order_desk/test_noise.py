@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.environments.order_desk import noise, wording
-from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, near_misses
+from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, near_misses, solution
 from tracewheel.environments.order_desk.noise import BUSY, CHOOSING, FIRST_CHOICE, with_noise
 from tracewheel.environments.order_desk.tasks import OPEN, SHIPPED, order_desk_task, wanted
 

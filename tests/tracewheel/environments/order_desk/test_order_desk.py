@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tracewheel.core.errors import DataError
 from tracewheel.curation.probes import probe_task
 from tracewheel.environments import make_environment
-from tracewheel.environments.episode import play_calls
-from tracewheel.environments.order_desk.agent import solution
-from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment
+from tracewheel.environments.base import play_calls
+from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment, solution
 from tracewheel.environments.order_desk.stock import (
     DESKS,
     ITEMS_PER_DESK,

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.environments.recorded.build import COLUMNS, log_task
-from tracewheel.environments.recorded.toolsets import merged_tools, tool_sets
+from tracewheel.environments.recorded.build import COLUMNS, log_task, merged_tools, tool_sets
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import play
 

@@ -9,10 +9,18 @@ import pytest
 from tracewheel.core.errors import DataError
 from tracewheel.curation.probes import probe_task
 from tracewheel.environments import TEXT_TURN, Replier, make_environment
-from tracewheel.environments.episode import play_calls
+from tracewheel.environments.base import play_calls
 from tracewheel.environments.refund_desk import talk
-from tracewheel.environments.refund_desk.agent import ASK_NAME, ASK_ORDER, ASK_USED, deed, order_of, say, solution
-from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment
+from tracewheel.environments.refund_desk.environment import (
+    ASK_NAME,
+    ASK_ORDER,
+    ASK_USED,
+    RefundDeskEnvironment,
+    deed,
+    order_of,
+    say,
+    solution,
+)
 from tracewheel.environments.refund_desk.policy import REFUSED
 from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task, refund_desk_task
 from tracewheel.scoring.verifiers import make_verifier

@@ -4,7 +4,7 @@ import random
 
 from tracewheel.core.kinds import kind_text
 from tracewheel.environments import Replier, make_environment
-from tracewheel.environments.refund_desk.agent import ASK_NAME, ASK_ORDER
+from tracewheel.environments.refund_desk.environment import ASK_NAME, ASK_ORDER
 from tracewheel.environments.refund_desk.tasks import make_task
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tracewheel.environments import GoalFinder, make_environment
-from tracewheel.environments.workspace.goals import task_reached
+from tracewheel.environments.workspace.environment import task_reached
 from tracewheel.environments.workspace.tasks import FAMILIES, selected_files, workspace_task
 from tracewheel.scoring.verifiers import make_verifier
 

@@ -26,7 +26,6 @@ VARIANTS = {
 
 # The algorithms that carry more than weights and the optimizer from one iteration to the next, and one that does not.
 WITH_A_STATE = {"grpo", "ppo", "dpo", "ppo by turn, light critic", "adaptive KL", "entropy with a floor", "trajectory buffer"}
-WITH_A_STATE |= {"ppo with a trajectory buffer", "packed"}
 
 
 def pytest_collection_modifyitems(items):

@@ -34,10 +34,15 @@ def plain_logprobs(config, adapter, continuations, prompts):
     return torch.tensor(sums)
 
 
+@pytest.fixture(scope="module")
+def first(learn):
+    """A first update that moves the policy far from the reference."""
+    return learn({"learning_rate": 1e-2})[0]
+
+
 @pytest.mark.parametrize("loss", ["sigmoid", "hinge", "ipo"])
-def test_the_loss_is_the_papers_on_sampled_tokens(learn, dpo_config, rollouts, adapter, loss):
+def test_the_loss_is_the_papers_on_sampled_tokens(learn, first, dpo_config, rollouts, adapter, loss):
     """A second update's first step, policy and reference being apart, against plain forward passes."""
-    first, _ = learn({"learning_rate": 1e-2})
     settings = {"minibatches": 1, "loss": loss, "beta": 0.3}
     _, figures = learn(settings, state=first, iteration=2)
     pairs = preference_pairs(rollouts, per_group=4, margin=0.5, rng=random.Random("dpo-0-2"))

@@ -9,7 +9,7 @@ import pytest
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task
-from tracewheel.environments.episode import turn_messages
+from tracewheel.environments.base import turn_messages
 from tracewheel.scoring.verifiers import episode_from, make_verifier, verdict_of
 
 TABLE = json.loads(Path(__file__).with_name("general_cases.json").read_text())

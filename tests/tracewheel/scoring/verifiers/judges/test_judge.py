@@ -15,8 +15,8 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
 from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task, Trajectory
+from tracewheel.engines.chat_reply import BudgetReached
 from tracewheel.engines.reply_journal import JudgeJournal
-from tracewheel.engines.spending import BudgetReached
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier

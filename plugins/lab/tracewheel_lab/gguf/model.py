@@ -1,7 +1,7 @@
-"""A policy as one GGUF file for llama.cpp: merged weights, tokenizer and chat template.
+"""A model as one GGUF file: weights, tokenizer and chat template.
 
 Written for the architectures in `ARCHITECTURES`, plain ones: others, and scaled or partial rotations, need llama.cpp's own
-converter. Weights keep the type of the base; norms and biases are float32, as llama.cpp wants them.
+converter. Weights keep their type; norms and biases are float32, as llama.cpp wants them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.chat.tokenizer import load_tokenizer
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.policy.adapters import PolicyRef, base_folder
-from tracewheel.policy.chat_template import read_template
-from tracewheel.policy.gguf_tokenizer import add_tokenizer
-from tracewheel.policy.merged_weights import merged_weights, own_template
+from tracewheel import DataError, WeightsError, read_json
+from tracewheel_lab.gguf.tokenizer import CONVERTER, add_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,40 +18,40 @@ if TYPE_CHECKING:
 # By transformers' name: gguf's.
 ARCHITECTURES = {"LlamaForCausalLM": "LLAMA", "Qwen2ForCausalLM": "QWEN2", "Qwen3ForCausalLM": "QWEN3"}
 ROTATED_IN_PAIRS = {"LlamaForCausalLM"}  # llama.cpp rotates neighbouring numbers there, transformers both halves of a head
-CONVERTER = "export with --format merged, and convert that folder with llama.cpp's convert_hf_to_gguf.py"
+FILE_TYPES = {"float32": "ALL_F32", "float16": "MOSTLY_F16", "bfloat16": "MOSTLY_BF16"}
 
 
-def write_gguf(policy: PolicyRef, base: str, out: Path, name: str) -> dict[str, Any]:
-    """Write a policy as `out`, a GGUF file. Equal policies give equal bytes.
+def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None) -> dict[str, Any]:
+    """Write a model as `out`, a GGUF file. Equal models give equal bytes.
 
     Args:
-        policy: The base with its adapter, or a whole model.
-        base: The base that it was trained from.
+        folder: The model's folder, with its weights in safetensors.
         out: The file to write.
         name: The model's name in it.
+        tokenizer: A GGUF file whose tokenizer is copied, instead of the folder's.
 
     Returns:
         `dtype` and `architecture`.
 
     Raises:
-        AdapterMismatchError: the adapter was trained for another base.
-        DataError: this export cannot write such an architecture or tokenizer; the message says what can.
+        DataError: such an architecture or tokenizer is not written; the message says what does.
+        WeightsError: the weights cannot be loaded.
     """
     import gguf
 
-    folder = base_folder(base)
     config = read_json(folder / "config.json")
     architecture = check_architecture(folder, config)
     arch = getattr(gguf.MODEL_ARCH, ARCHITECTURES[architecture])
     writer = gguf.GGUFWriter(out, gguf.MODEL_ARCH_NAMES[arch])
     _add_settings(writer, config, name)
-    template = own_template(policy)
-    add_tokenizer(writer, base, folder, read_template(template) if template else load_tokenizer(folder).chat_template)
-    _, weights, dtype = merged_weights(policy)
-    writer.add_file_type(getattr(gguf.LlamaFileType, {"float32": "ALL_F32", "float16": "MOSTLY_F16"}.get(dtype, "MOSTLY_BF16")))
+    add_tokenizer(writer, folder, tokenizer)
+    dtype = str(config.get("dtype") or config.get("torch_dtype"))
+    if dtype not in FILE_TYPES:
+        raise DataError(f"{folder}: its weights are of type {dtype}, and none of {', '.join(FILE_TYPES)}")
+    writer.add_file_type(getattr(gguf.LlamaFileType, FILE_TYPES[dtype]))
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
     tied = bool(config.get("tie_word_embeddings", False))
-    for hf_name, tensor in sorted(weights.items()):
+    for hf_name, tensor in sorted(_weights(folder).items()):
         if tied and hf_name == "lm_head.weight":
             continue
         gguf_name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
@@ -70,6 +65,21 @@ def write_gguf(policy: PolicyRef, base: str, out: Path, name: str) -> dict[str, 
     writer.write_tensors_to_file()
     writer.close()
     return {"dtype": dtype, "architecture": gguf.MODEL_ARCH_NAMES[arch]}
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    found: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            found |= load_file(file)
+        except SafetensorError as error:
+            raise WeightsError(str(error), file) from error
+    if not found:
+        raise DataError(f"{folder}: holds no weights in safetensors")
+    return found
 
 
 def check_architecture(folder: Path, config: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""A base's tokenizer in GGUF's terms.
+"""A tokenizer in GGUF's terms.
 
 llama.cpp splits text by rules that it knows by name, so a tokenizer is written only where its rule is one of `RULES`, or where
-the base is itself a GGUF file, whose tokenizer is copied field by field.
+that of a GGUF file is copied field by field.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.policy.gguf_base import gguf_file, is_gguf
+from tracewheel import DataError, load_tokenizer, read_json
 
+CONVERTER = "convert that folder with llama.cpp's convert_hf_to_gguf.py"
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 TEMPLATE_KEY, TOKENIZER_KEYS = "tokenizer.chat_template", "tokenizer."
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -26,23 +25,24 @@ RULES = {
 }
 
 
-def add_tokenizer(writer: Any, base: str, folder: Path, template: str | None) -> None:
-    """Write a base's tokenizer and a chat template.
+def add_tokenizer(writer: Any, folder: Path, copied: Path | None) -> None:
+    """Write a model's tokenizer and its chat template.
 
     Args:
         writer: A `gguf.GGUFWriter`.
-        base: The base, as the profile names it.
-        folder: The base's folder.
-        template: The chat template of the policy; None for none.
+        folder: The model's folder.
+        copied: A GGUF file whose tokenizer is copied; None for the folder's.
 
     Raises:
-        DataError: llama.cpp knows no such tokenizer.
+        DataError: llama.cpp knows no such tokenizer, or there is no such file.
     """
-    if is_gguf(base):
-        _copy(writer, gguf_file(base))
-    else:
+    if copied is None:
         _add(writer, folder)
-    if template is not None:
+    elif copied.is_file():
+        _copy(writer, copied)
+    else:
+        raise DataError(f"--tokenizer {copied}: no such file")
+    if template := load_tokenizer(folder).chat_template:
         writer.add_chat_template(template)
 
 
@@ -119,7 +119,4 @@ def _rule(path: Path, content: dict[str, Any]) -> str:
 
 
 def _unknown(path: Path, why: str) -> DataError:
-    return DataError(
-        f"{path}: no tokenizer that this export can write as GGUF ({why}); export with --format merged, and convert that "
-        "folder with llama.cpp's convert_hf_to_gguf.py"
-    )
+    return DataError(f"{path}: no tokenizer that this export can write as GGUF ({why}); {CONVERTER}")

@@ -1,0 +1,58 @@
+"""`tracewheel export-gguf`: merged weights as one GGUF file for llama.cpp."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel import Command, DataError, FileOut
+
+if TYPE_CHECKING:
+    from tracewheel import Card
+
+
+def options(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="DIR", help="output of `tracewheel export --format merged`, or such a folder")
+    parser.add_argument("--name", metavar="NAME", help="the model's name (default: as it was exported, or the folder's)")
+    parser.add_argument("--tokenizer", metavar="FILE", help="a GGUF base, whose tokenizer is copied")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the GGUF file to write")
+
+
+def run(options: Namespace) -> dict[str, Any]:
+    """Convert a model.
+
+    Raises:
+        DataError: there is no such model, or it cannot be written as GGUF; the message says what can.
+        WeightsError: its weights cannot be loaded.
+    """
+    from tracewheel import folder_of, prepare_environment, read_json
+    from tracewheel_lab.gguf.model import write_gguf
+
+    prepare_environment(None, debug=options.debug)
+    folder = folder_of(options.model, "DIR")
+    if (folder / "adapter_config.json").is_file():
+        raise DataError(f"{folder}: is an adapter; give the output of `tracewheel export … --format merged`")
+    record = folder / "export.json"
+    name = options.name or (read_json(record)["name"] if record.is_file() else folder.resolve().name)
+    out = Path(options.out)
+    partial = out.with_name(f".partial-{out.name}")
+    try:
+        facts = write_gguf(folder, partial, name, Path(options.tokenizer) if options.tokenizer else None)
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return {"out": options.out, "name": name, **facts}
+
+
+def card(options: Namespace, result: Mapping[str, Any]) -> Card:
+    from tracewheel import Card
+
+    rows = [(name, str(result[name])) for name in ("architecture", "dtype")]
+    return Card(f"{result['name']} written to {result['out']}", rows, look_at="it is not quantised")
+
+
+COMMAND = Command(
+    "export-gguf", "write merged weights as one GGUF file for llama.cpp", options, run, card, FileOut("file", (".gguf",))
+)
