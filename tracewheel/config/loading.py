@@ -4,8 +4,9 @@
 `--help`, which takes five and ten times as long with them.
 """
 
-from __future__ import difflib
+from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,14 +154,10 @@ def _near(where: str) -> str:
     from tracewheel.config.settings import settings
 
     section, _, key = where.rpartition(".")
-    depth = where.count(".") + 1
-    beside = {
-        ".".join(one.name.split(".")[:depth]) for one in settings() if one.name.startswith(f"{section}." if section else "")
-    }
-    near = difflib.get_close_matches(key, sorted(name.rpartition(".")[2] for name in beside), n=1)
-    return (
-        f"; did you mean {section + '.' if section else ''}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
-    )
+    begins, depth = f"{section}." if section else "", where.count(".")
+    beside = sorted({one.name.split(".")[depth] for one in settings() if one.name.startswith(begins)})
+    near = difflib.get_close_matches(key, beside, n=1)
+    return f"; did you mean {begins}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
 
 
 def _keys(problem: Any, values: Any) -> list[str]:

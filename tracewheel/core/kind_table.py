@@ -4,8 +4,9 @@ A kind is a built-in name or `module:Class`. Importing a module runs its code, s
 built in, or where the user named it: in a profile or on the command line.
 """
 
-from __future__ import difflib
+from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import importlib
