@@ -25,6 +25,7 @@ from tracewheel.core.errors import (
     WeakGrader,
 )
 from tracewheel.core.machine import UNSAFE_LOCAL
+from tracewheel.core.own_code import described
 from tracewheel.core.processes import end_with_spawner
 from tracewheel.learner.backends.processes import is_first, started
 
@@ -90,7 +91,9 @@ def _carry_out(command: Command, options: argparse.Namespace) -> int:
         if options.debug:
             raise
         known = isinstance(error, TracewheelError)
-        message = str(error) if known else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        message = (
+            str(error) if known else described(error) or f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        )
         print(f"tracewheel: error: {clean(message)}", file=sys.stderr)
         if options.json:
             print_error(message, type(error).__name__, exit_code(error))
@@ -110,6 +113,8 @@ def exit_code(error: Exception) -> int:
         case NotReproduced():
             return WITHIN if error.within else PARTED
         case InputError():
+            return BAD_INPUT
+        case _ if described(error):
             return BAD_INPUT
         case _:
             return FAILED

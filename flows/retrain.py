@@ -24,6 +24,7 @@ from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
 from tasks.engine.run import Policy, Run
 from tasks.records.audit import audited
+from tasks.records.beforehand import work_folder_lines
 from tasks.records.decisions import decide, note_tick, nothing_new
 from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import candidate_rates
@@ -35,10 +36,11 @@ from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, held_out_in, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
 from tracewheel.config import RetrainConfig, RolloutSections
-from tracewheel.core.errors import DataError, DoubtfulData
+from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, load_tasks
+from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
@@ -154,6 +156,8 @@ def prepare(run: Run) -> Prepared:
     """The first part of the diagram: traces and tasks."""
     check_base(run.config)
     check_fleet(run.config)
+    if not run.record.started():
+        look_beforehand(run)
     traces = take_in(run)
     start = starting_facts(run, traces)
     splits, lost = earlier_splits(run, start)
@@ -169,7 +173,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     if run.tracking:
         run.reporter.say(curated.result["split_ledger"]["says"])
         run.tracking.log()
-    run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
+    look_at_gate(run, curated)
     look_at_prompts(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
@@ -191,6 +195,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         baseline_name=baseline,
         updates=learned.updates.values(),
         false_accepts=audited(run, curated),
+        trained=learned.best.iteration > 0,
     )
     repeated, validation = None, learned.validation
     if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
@@ -215,6 +220,20 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     )
 
 
+def look_beforehand(run: Run) -> None:
+    """Say what `tracewheel check` finds, where something is wrong.
+
+    Raises:
+        ConfigError: something stands in the way of the run.
+    """
+    for line in (*preflight(run.config), *work_folder_lines(run.config)):
+        says = "; ".join(text for text in (line.says, line.advice) if text)
+        if line.state == "error":
+            raise ConfigError(f"{line.name}: {says}")
+        if line.state == "warning":
+            run.reporter.say(f"{line.name}: {says}")
+
+
 def look_at_agreement(run: Run, curated: Entry) -> None:
     """Check that most episodes agree with their log when replayed, before anything is trained on the rest.
 
@@ -225,6 +244,22 @@ def look_at_agreement(run: Run, curated: Entry) -> None:
         return
     if "agreement" in curated.result and (drift := Agreement.from_record(curated.result["agreement"]).drifts()):
         raise DoubtfulData(f"{drift}; mend the environment, or train on the rest with curation.allow_drift=true")
+
+
+def look_at_gate(run: Run, curated: Entry) -> None:
+    """Say what the gate will be able to see, and check that it may promote at all, before anything is trained.
+
+    Raises:
+        ConfigError: the year's error budget is spent.
+    """
+    power = power_before(run, held_out_in(curated.path))
+    if power["level"] <= 0.0 and not run.record.summary:
+        raise ConfigError(
+            f"gate.gates_per_year: {run.config.gate.gates_per_year} gate(s) were planned for a year, and the gates of "
+            f"{run.config.work_dir}/gates.json have spent its error budget: this run could promote nothing; set the number of "
+            "gates that you run in a year (52 for one each week): refused gates then count by the new plan"
+        )
+    run.reporter.say(f"gate: {power['says']}")
 
 
 def look_at_prompts(run: Run, curated: Entry) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from flows.console.look import result_console, say
+from tracewheel.evaluation.gate import in_words
 from tracewheel.operations.intake_record import sentences
 
 COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
@@ -53,7 +54,7 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     gate = summary["gate"]
     colour = "green" if gate["verdict"] == "promoted" else "yellow"
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
-    for reason in gate["reasons"]:
+    for reason in in_words(gate):
         console.print(f"            {reason}", markup=False, soft_wrap=True)
     if (approval := summary.get("approval")) and not approval["decision"]:
         text = f"approval    waits for a person: `tracewheel champion approve {summary['run_id']} --by NAME`, or the dashboard"

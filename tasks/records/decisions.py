@@ -266,7 +266,7 @@ def look_for_drift(run: Run, curated: Path, since: str, earlier: Path, now: date
             return {"found": False, "says": f"{len(after)} new attempts are too few to show a drift (needs {LEAST})"}
         return ours[-1] | {"says": f"{ours[-1]['says']} at {ours[-1]['attempts']} new attempts, tested again at {wanted}"}
     config = GateConfig(confidence=1.0 - 2.0 * run.config.schedule.drift_level, gates_per_year=LOOKS_A_YEAR)
-    level = level_of(config, place_in(looks, evidence, now))
+    level = level_of(config, place_in(looks, evidence, now, config))
     drift = find_drift(before, after, level)
     return {
         "evidence": evidence,

@@ -1,8 +1,8 @@
 """The gates of a work folder in their order, so that their error is controlled together.
 
 `work_dir/gates.json` is a list, the oldest first. Each gate has `evidence` (the digests of the two evaluations), `run`,
-`baseline`, `began` (UTC) and `level`. It is noted before the gate decides. The same evidence is the same gate: a run that is
-resumed or repeated finds its place again, and spends nothing.
+`baseline`, `began` (UTC) and `level`. It is noted before the gate decides, and its `verdict` after. The same evidence is the
+same gate: a run that is resumed or repeated finds its place again, and spends nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.locks import hold_beside
 from tracewheel.core.store import Entry, write_whole
-from tracewheel.evaluation.error_budget import Look, level_of
+from tracewheel.evaluation.error_budget import Look, level_of, planned_level
 from tracewheel.evaluation.gate import GATE_FILE
 
 LEDGER_FILE = "gates.json"
@@ -47,7 +47,7 @@ def look_of_run(run: Run) -> tuple[Look, float | None]:
     ours = next((gate["evidence"] for gate in reversed(gates) if gate["run"] == run.record.run_id), "")
     records = [Path(run.config.work_dir) / gate["run"] / GATE_FILE for gate in reversed(gates) if gate["run"]]
     last: dict[str, Any] = next((read_json(record) for record in records if record.is_file()), {})
-    return place_in(gates, ours, clock.now()), last.get("spread")
+    return place_in(gates, ours, clock.now(), run.config.gate), last.get("spread")
 
 
 def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime | None = None) -> Look:
@@ -63,7 +63,7 @@ def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime 
     now = now or clock.now()
     with hold_beside(Path(work_dir) / LEDGER_FILE):
         gates = read_ledger(work_dir)
-        look = place_in(gates, gate["evidence"], now)
+        look = place_in(gates, gate["evidence"], now, config)
         level = level_of(config, look)
         if look.number > len(gates):
             gates.append({**gate, "began": now.isoformat(timespec="seconds"), "level": level})
@@ -75,12 +75,32 @@ def note(work_dir: str, config: GateConfig, gate: dict[str, str], now: datetime 
     return look
 
 
-def place_in(gates: list[dict[str, Any]], evidence: str, now: datetime) -> Look:
-    """The place of a gate: that of the same evidence, or the next."""
+def note_verdict(work_dir: str, evidence: str, verdict: str) -> None:
+    """Write down what a gate of the ledger decided.
+
+    Raises:
+        DataError: the ledger is not what a run wrote.
+    """
+    with hold_beside(Path(work_dir) / LEDGER_FILE):
+        gates = read_ledger(work_dir)
+        decided = [gate | {"verdict": verdict} if gate["evidence"] == evidence else gate for gate in gates]
+        if decided != gates:
+            write_whole(Path(work_dir) / LEDGER_FILE, json.dumps(decided, indent=2) + "\n")
+
+
+def place_in(gates: list[dict[str, Any]], evidence: str, now: datetime, config: GateConfig) -> Look:
+    """The place of a gate: that of the same evidence, or the next.
+
+    A refused gate counts by the present plan where that gives it less: below that level it would have been refused as well.
+    """
     known = [place for place, gate in enumerate(gates) if gate["evidence"] == evidence]
     place = known[0] if known else len(gates)
     began = datetime.fromisoformat(gates[place]["began"]) if known else now
-    spent = sum(gate["level"] for gate in gates[:place] if datetime.fromisoformat(gate["began"]) > began - YEAR)
+    spent = sum(
+        min(gate["level"], planned_level(config, number)) if gate.get("verdict") == "refused" else gate["level"]
+        for number, gate in enumerate(gates[:place], 1)
+        if datetime.fromisoformat(gate["began"]) > began - YEAR
+    )
     return Look(place + 1, spent)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
-from tasks.records.gate_ledger import evidence_of, look_at, look_of_run
+from tasks.records.gate_ledger import evidence_of, look_at, look_of_run, note_verdict
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
@@ -30,11 +30,13 @@ def decide_gate(
     spent: float,
     fidelity: float | None = None,
     false_accepts: float | None = None,
+    trained: bool = True,
 ) -> dict[str, Any]:
     """Compare two evaluations of the same tasks, pair by pair.
 
     `fidelity` is that of the challenger's least faithful update, None where no programs were trained. `false_accepts` is the
-    share of failures that the graders might accept, None where nobody asks.
+    share of failures that the graders might accept, None where nobody asks. `trained`: whether the challenger is another policy
+    than the one that training began with.
     """
     verdict = gate_stage.decide_gate(
         context.config.gate,
@@ -45,6 +47,7 @@ def decide_gate(
         look=Look(look_number, spent),
         fidelity=fidelity,
         false_accepts=false_accepts,
+        trained=trained,
     )
     return verdict.to_record()
 
@@ -68,12 +71,14 @@ def gate_policy(
     baseline_name: str,
     updates: Iterable[Mapping[str, Any]] = (),
     false_accepts: float | None = None,
+    trained: bool = True,
 ) -> Entry:
     """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
 
     Args:
         updates: The figures of the updates that made the challenger.
         false_accepts: The share of failures that the graders might accept; None where the profile does not ask.
+        trained: Whether the challenger is another policy than the one that training began with.
     """
     measured = [update[FIDELITY] for update in updates if FIDELITY in update]
     asked: dict[str, Any] = {}
@@ -81,8 +86,11 @@ def gate_policy(
         asked["fidelity"] = min(measured)
     if false_accepts is not None:
         asked["false_accepts"] = false_accepts
-    look = look_at(run, evidence_of(challenger, baseline), baseline_name)
-    return decide_gate(
+    if not trained:
+        asked["trained"] = False
+    evidence = evidence_of(challenger, baseline)
+    look = look_at(run, evidence, baseline_name)
+    entry = decide_gate(
         run,
         challenger=challenger,
         baseline=baseline,
@@ -91,3 +99,5 @@ def gate_policy(
         spent=look.spent,
         **asked,
     )
+    note_verdict(run.config.work_dir, evidence, entry.result["verdict"])
+    return entry

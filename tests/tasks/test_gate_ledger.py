@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.records.gate_ledger import note, read_ledger
+from tasks.records.gate_ledger import note, note_verdict, read_ledger
 from tracewheel.config import GateConfig
 from tracewheel.core.errors import DataError
 from tracewheel.evaluation.error_budget import Look, budget, level_of
@@ -59,3 +59,14 @@ def test_a_damaged_ledger_is_an_error_that_says_what_to_do(tmp_path):
         (tmp_path / "gates.json").write_text(text)
         with pytest.raises(DataError, match=r"gates.json: not a list of gates .* put back a copy"):
             note(str(tmp_path), CONFIG, gate(2), BEGAN)
+
+
+def test_a_plan_that_is_raised_restores_the_right_to_ask(tmp_path):
+    """A refused gate counts at the level that the new plan gives it; a promoted one keeps what it spent."""
+    once, weekly, later = GateConfig(gates_per_year=1), GateConfig(gates_per_year=52), BEGAN + timedelta(days=1)
+    assert level_of(once, note(str(tmp_path), once, gate(1), BEGAN)) == budget(once)
+    assert level_of(once, note(str(tmp_path), once, gate(2), later)) == 0.0
+    note_verdict(str(tmp_path), gate(1)["evidence"], "refused")
+    assert level_of(weekly, note(str(tmp_path), weekly, gate(3), later)) > 0.1 * level_of(weekly, Look())
+    note_verdict(str(tmp_path), gate(1)["evidence"], "promoted")
+    assert level_of(weekly, note(str(tmp_path), weekly, gate(4), later)) == 0.0

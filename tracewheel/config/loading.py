@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,8 +145,19 @@ def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
 def _describe(problem: Any, values: Any) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
-        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key"
+        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where)}"
     return f"{where}: {problem['msg']}"
+
+
+def _near(where: str) -> str:
+    """The settings that a misspelt key may mean."""
+    from tracewheel.config.settings import settings
+
+    section, _, key = where.rpartition(".")
+    begins, depth = f"{section}." if section else "", where.count(".")
+    beside = sorted({one.name.split(".")[depth] for one in settings() if one.name.startswith(begins)})
+    near = difflib.get_close_matches(key, beside, n=1)
+    return f"; did you mean {begins}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
 
 
 def _keys(problem: Any, values: Any) -> list[str]:

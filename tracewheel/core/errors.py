@@ -40,6 +40,12 @@ class UntrainableBase(Answer, ConfigError):
     """A base's chat template or tokenizer cannot be trained turn by turn; the message says what to use instead."""
 
 
+class UnfitProfile(Answer, ConfigError):
+    """A profile cannot run; the answer says what stands in the way."""
+
+    by = "check"
+
+
 class DataError(InputError):
     """A data file is missing or does not match its schema."""
 

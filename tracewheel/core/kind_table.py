@@ -6,6 +6,7 @@ built in, or where the user named it: in a profile or on the command line.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import importlib
@@ -180,7 +181,9 @@ def import_class(name: str, what: str) -> type:
         found: type = getattr(module, class_name)
     except AttributeError as error:
         place = getattr(module, "__file__", None) or "a module without a file"
-        raise ConfigError(f"{what} '{name}' cannot be imported: {error} ({place})") from error
+        near = difflib.get_close_matches(class_name, dir(module), n=1)
+        meant = f"; did you mean {module_name}:{near[0]}?" if near else ""
+        raise ConfigError(f"{what} '{name}' cannot be imported: {error} ({place}){meant}") from error
     return found
 
 

@@ -6,6 +6,7 @@ canonical JSON of `{"args": {...}, "kind": "..."}`.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from tracewheel.core.types import canonical_json
 
 # The methods that a class must have, by sort: all of one of these. Other classes are not made, whoever names them.
 METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "environment": (("step",),),
+    "environment": (("tools", "task_from_log", "reset", "step", "snapshot"),),
     "verifier": (("verify",), ("verify_episode",), ("verify_group",)),
     "user": (("begin", "reply"),),
     "reader": (("recognises", "read"),),
@@ -167,7 +168,11 @@ def _check_methods(found: Any, what: str, label: str) -> None:
         raise ConfigError(f"{label} is no class but a {type(found).__name__}; name a class, as 'module:Class'")
     missing = [[name for name in names if not callable(getattr(found, name, None))] for names in METHODS.get(what, ())]
     if missing and all(missing):
-        raise ConfigError(f"{label} has no method {' or '.join(dict.fromkeys(name for names in missing for name in names))}")
+        least = min(missing, key=len)
+        near = {name: difflib.get_close_matches(name, dir(found), n=1) for name in least}
+        named = [f"{name} (there is {near[name][0]})" if near[name] else name for name in least]
+        others = [name for names in missing if len(names) == len(least) for name in names if name not in least]
+        raise ConfigError(f"{label} has no method {', '.join(named)}{''.join(f' or {name}' for name in others)}")
 
 
 def _needs_arguments(found: type) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.own_code import named
 from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.openings import calls_of
@@ -99,7 +100,7 @@ def probe_task(task: Task, make: MakeEnvironment | None = None, solution: Sequen
             return Probe()
         first, second = _play(task, make(), calls), _play(task, make(), calls)
     except Exception as error:  # a user's environment may raise anything; one that fails here would fail every rollout
-        return Probe(BROKEN, f"the environment fails: {type(error).__name__}: {error}")
+        return Probe(BROKEN, f"the environment fails: {named(error)}")
     if differing := _difference(first, second):
         return Probe(FLAKY, f"the known solution twice: {differing}", solution_tried=True)
     if first.total is None:
@@ -196,6 +197,7 @@ def _play(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
 
 def _played(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
     environment.reset(task)
+    environment.tools()  # a policy would be shown them now
     seen = [canonical_json(environment.snapshot())]
     messages = opening_messages(environment, task)
     opening, ended = len(messages), False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
+from tracewheel.core.own_code import described, named
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
@@ -188,8 +189,11 @@ def _replayed_rows(
         trace = Trace.from_record({str(key): value for key, value in record.items()})
         try:
             replay = replay_trace(trace, environment)
-        except DataError as error:
-            yield _row(dropped=str(error)), None
+        except Exception as error:
+            said = str(error) if isinstance(error, DataError) else described(error)
+            if said is None:
+                raise
+            yield _row(dropped=said), None
             continue
         drift, judged = proves and _disagrees(trace.outcome, replay.success), _judged(trace.info)
         if not proves:
@@ -256,7 +260,7 @@ def judge(
         state = environment.snapshot()
         verdict = verdict_of(verifier, task, state, lambda: (episode or _nothing_said(task, environment)).seen(state))
     except Exception as error:  # a user's verifier may raise anything on a state it cannot judge
-        return None, {}, f"the verifier cannot judge: {type(error).__name__}: {error}"
+        return None, {}, f"the verifier cannot judge: {named(error)}"
     return verdict.total, dict(verdict.parts), ""
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import KindTable, inner_kinds, load_class
+from tracewheel.core.kind_table import OWN_CLASS, KindTable, inner_kinds, load_class
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
+from tracewheel.core.own_code import guard
 from tracewheel.core.types import Task
 from tracewheel.environments.base import (
     TEXT_TURN,
@@ -30,6 +31,7 @@ from tracewheel.environments.base import (
     repeat,
     repeats_replies,
 )
+from tracewheel.environments.returns import CHECKS
 from tracewheel.environments.running import (
     SharesResources,
     awaited,
@@ -99,6 +101,8 @@ def make_environment(kind: str) -> Environment:
         return recorded
     made: Environment = build(wanted, ENVIRONMENTS, "environment")
     awaited(made)
+    if OWN_CLASS.fullmatch(wanted.kind):
+        guard(made, wanted.kind, "environment", CHECKS)
     if wanted.args and wanted.kind not in ("recorded", "several"):
         _name_in_tasks(made, wanted)
     return made

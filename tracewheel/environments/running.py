@@ -86,7 +86,7 @@ def awaited(environment: Any) -> None:
 
 
 def _waiting(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    return lambda *given, **more: settled(method(*given, **more))
+    return functools.wraps(method)(lambda *given, **more: settled(method(*given, **more)))
 
 
 def share_resources(environment: Any, spec: str) -> None:

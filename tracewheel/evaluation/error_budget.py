@@ -40,8 +40,13 @@ def level_of(config: GateConfig, look: Look) -> float:
     from one to the next, so that a new work folder does not wait for its first promotion. No gate but the first takes
     more than half of what is left of a year's budget, so that more gates than planned cannot overspend it.
     """
+    left = max(0.0, budget(config) - look.spent)
+    return min(planned_level(config, look.number), left / 2 if look.spent else left)
+
+
+def planned_level(config: GateConfig, number: int) -> float:
+    """The level that the plan of a year gives its gate of this number, whatever was spent before."""
     gates = config.gates_per_year
     even = (1.0 - FIRST_SHARE) / gates
-    first = FIRST_SHARE * 0.5**look.number / (1.0 - 0.5**gates) if look.number <= gates else 0.0
-    left = max(0.0, budget(config) - look.spent)
-    return min((even + first) * budget(config), left / 2 if look.spent else left)
+    first = FIRST_SHARE * 0.5**number / (1.0 - 0.5**gates) if number <= gates else 0.0
+    return (even + first) * budget(config)

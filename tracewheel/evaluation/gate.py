@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +19,7 @@ from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
 from tracewheel.evaluation.paired_outcomes import Paired, check_results, pair, read_outcomes
 from tracewheel.evaluation.power import describe_power
+from tracewheel.evaluation.refusal import Found, refusal_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +57,7 @@ class Verdict:
         judged_families: The estimate by which each family is judged: shrunken, or its own where it stands out.
         spread: Standard deviation of the differences between tasks, for the power of the next gate.
         power: What this gate could see; see `power.describe_power`.
+        cause: Of a refusal, one of `refusal.CAUSES`; `says` is its sentence, `advice` the next thing to do.
     """
 
     verdict: Literal["promoted", "refused"]
@@ -77,6 +80,9 @@ class Verdict:
     judged_families: dict[str, float] = field(default_factory=dict)
     spread: float | None = None
     power: dict[str, Any] = field(default_factory=dict)
+    cause: str | None = None
+    says: str | None = None
+    advice: str | None = None
 
     @property
     def promoted(self) -> bool:
@@ -94,6 +100,7 @@ def decide(
     baseline: str = "champion",
     look: Look | None = None,
     false_accepts: float | None = None,
+    trained: bool = True,
 ) -> Verdict:
     """Promote only on a significant paired improvement that no task family pays for.
 
@@ -109,6 +116,7 @@ def decide(
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
         false_accepts: The share of failures that the graders might accept; see `explained_by_false_accepts`.
+        trained: Whether the challenger is another policy than the one that training began with.
 
     Raises:
         DataError: a column is missing, a task occurs twice, or a result is out of range.
@@ -126,17 +134,21 @@ def decide(
     families = {name: _mean(paired.seen[paired.seen_families == name]) for name in every}
     estimates = family_estimates(paired.lowest, paired.families, config.confidence) if len(paired.lowest) else {}
     interval = mean_interval(paired.lowest, paired.highest, level) if len(paired.lowest) else None
+    falls = _falls(config, paired, families, estimates)
     failed = [
         *_too_few(config, paired, offered),
         *_gain_not_shown(paired, level, interval, baseline),
-        *_falls(config, paired, families, estimates),
+        *falls.values(),
         *explained_by_false_accepts(paired, level, false_accepts),
     ]
     spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
     power = describe_power(len(common), level, spread)
     missing = {"challenger": ours.missing, "baseline": theirs.missing}
-    if failed and not shows_gain(paired.lowest, level):
+    gain = bool(len(paired.lowest)) and shows_gain(paired.lowest, level)
+    if failed and not gain:
         failed.append(power["says"])
+    found = Found(config, ours, theirs, paired, offered, level, gain, list(falls), baseline, trained)
+    why = refusal_of(found) if failed else None
     return Verdict(
         verdict="refused" if failed else "promoted",
         reasons=failed or _shown(config, paired, interval, level, baseline),
@@ -162,6 +174,9 @@ def decide(
         judged_families={name: estimate.judged for name, estimate in estimates.items()},
         spread=spread,
         power=power,
+        cause=why.cause if why else None,
+        says=why.says if why else None,
+        advice=why.advice if why else None,
     )
 
 
@@ -169,11 +184,15 @@ def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> V
     """The verdict on a policy whose least faithful update had this fidelity: refused below `min_fidelity`."""
     if fidelity >= MIN_FIDELITY:
         return verdict
-    reason = (
-        f"fidelity {fidelity:.3f} is below {MIN_FIDELITY:g}: the policy was not trained on what "
-        "programs were told; metrics.json of the updates says which share fell short"
+    reason = f"fidelity {fidelity:.3f} is below {MIN_FIDELITY:g}"
+    return replace(
+        verdict,
+        verdict="refused",
+        reasons=[reason, *(verdict.reasons if not verdict.promoted else [])],
+        cause="unfaithful",
+        says="the policy was not trained on what programs were told",
+        advice="metrics.json of the updates says which share fell short (docs/gateway.md)",
     )
-    return replace(verdict, verdict="refused", reasons=[reason, *(verdict.reasons if not verdict.promoted else [])])
 
 
 def explained_by_false_accepts(paired: Paired, level: float, share: float | None) -> list[str]:
@@ -238,7 +257,7 @@ def _gain_not_shown(paired: Paired, level: float, interval: tuple[float, float] 
     if interval is None or shows_gain(paired.lowest, level):
         return []
     if level <= 0.0:
-        return ["the year's error budget is spent: set gate.gates_per_year to the number of gates that you run in a year"]
+        return ["no level is left for this gate"]
     reason = (
         f"the improvement over {baseline} is not certain: its {_share(level)} interval is "
         f"{interval[0]:+.3f} to {interval[1]:+.3f}, p = {sign_flip_p(paired.lowest):.2g} at level {level:.2g}"
@@ -250,16 +269,17 @@ def _gain_not_shown(paired: Paired, level: float, interval: tuple[float, float] 
 
 def _falls(
     config: GateConfig, paired: Paired, families: dict[str, float | None], estimates: dict[str, FamilyEstimate]
-) -> list[str]:
-    reasons = []
+) -> dict[str, str]:
+    """What falls, or may fall unseen, with a reason each."""
+    reasons = {}
     if _greedy_falls(paired):
-        reasons.append(f"greedy success falls by {-float(paired.greedy_lowest.mean()):.3f}")
+        reasons["greedy success"] = f"greedy success falls by {-float(paired.greedy_lowest.mean()):.3f}"
     for family, change in families.items():
         if change is None:
-            reasons.append(f"family {family} has no task scored for both policies")
+            reasons[f"family {family} (unscored)"] = f"family {family} has no task scored for both policies"
     for family, estimate in estimates.items():
         if _is_harmed(config, estimate):
-            reasons.append(
+            reasons[f"family {family}"] = (
                 f"family {family} falls by {-estimate.judged:.3f}, more than {config.family_margin:.2f} "
                 f"({estimate.tasks} tasks, mean {estimate.mean:+.3f})"
             )
@@ -284,6 +304,11 @@ def _shown(config: GateConfig, paired: Paired, interval: tuple[float, float] | N
         f"(greedy {paired.greedy.mean():+.3f}{sampled}), {_share(level)} interval {interval[0]:+.3f} to {interval[1]:+.3f}",
         f"no family falls by more than {config.family_margin:.2f}",
     ]
+
+
+def in_words(gate: Mapping[str, Any]) -> list[str]:
+    """A verdict's record as sentences: its cause first, then the evidence, then what to do."""
+    return [str(one) for one in (gate.get("says"), *gate.get("reasons", ()), gate.get("advice")) if one]
 
 
 def _share(level: float) -> str:

@@ -21,6 +21,7 @@ def decide_gate(
     look: Look | None = None,
     fidelity: float | None = None,
     false_accepts: float | None = None,
+    trained: bool = True,
 ) -> Verdict:
     """Compare two evaluations pair by pair (`gate.decide`), and write the verdict to `gate.json`.
 
@@ -33,6 +34,7 @@ def decide_gate(
         look: The place of this gate in the sequence of a work folder; by default the first.
         fidelity: That of the challenger's least faithful update; None where no programs were trained.
         false_accepts: The share of failures that the graders might accept; None where nobody asks.
+        trained: Whether the challenger is another policy than the one that training began with.
 
     Raises:
         DataError: an evaluation is missing or damaged.
@@ -44,6 +46,7 @@ def decide_gate(
         baseline=baseline_name,
         look=look or Look(),
         false_accepts=false_accepts,
+        trained=trained,
     )
     if fidelity is not None:
         verdict = held_to_fidelity(config, verdict, fidelity)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracewheel import __version__
+from tracewheel.evaluation.gate import in_words
 from tracewheel.policy.base_card import UNKNOWN
 from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts, learned_rows, run_rows
 
@@ -210,7 +211,7 @@ def _gate(run: RunFacts | None) -> str:
     difference, interval = gate.get("difference"), gate.get("interval")
     if difference is not None and interval:
         told += f": difference {difference:+.3f}, interval {interval[0]:+.3f} to {interval[1]:+.3f}"
-    reasons = "\n".join(_wrapped(f"- {reason}", "  ") for reason in gate.get("reasons", []))
+    reasons = "\n".join(_wrapped(f"- {reason}", "  ") for reason in in_words(gate))
     return _wrapped(f"{told}.") + (f"\n\n{reasons}" if reasons else "")
 
 

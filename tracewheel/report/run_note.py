@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracewheel.evaluation.gate import in_words
+
 BARS = "▁▂▃▄▅▆▇█"
 FIGURES = {"success": "held-out, greedy", "sampled": "held-out, sampled", "harder": "harder tier, greedy"}
 
@@ -20,7 +22,7 @@ def run_note(summary: Mapping[str, Any], changes: Sequence[Mapping[str, Any]], f
     gate = summary["gate"]
     parts = [
         f"**{str(gate['verdict']).capitalize()}**, compared with {gate.get('baseline', 'no policy')}",
-        "\n".join(f"- {reason}" for reason in gate.get("reasons", ())),
+        "\n".join(f"- {reason}" for reason in in_words(gate)),
         _table(summary),
         _curve(summary.get("validation") or {}),
         _changed(changes),

@@ -99,6 +99,12 @@ def explain_record(config: IngestConfig, path: Path, *, record: int | None = Non
     return _explained(config, path, *found)
 
 
+def read_items(config: IngestConfig, path: Path) -> Iterator[Trace | Quarantined]:
+    """The records of a log file as they are read, one after the other; nothing is redacted or written."""
+    for item, _ in _items(config, path):
+        yield item
+
+
 def _line(item: Trace | Quarantined) -> int:
     return item.line if isinstance(item, Quarantined) else item.source_line
 

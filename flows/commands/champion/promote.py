@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> dict[str, Any]:
     """Judge stored evaluations; register the adapter, if one is given, by the verdict."""
     from tasks.records.gate_ledger import note as note_look
+    from tasks.records.gate_ledger import note_verdict
     from tracewheel.core.fingerprint import digest_of
     from tracewheel.core.store import produce_whole
     from tracewheel.evaluation.gate_stage import decide_gate
@@ -73,14 +74,16 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
     baseline, look = baselines[name], None
+    evidence = f"{digest_of(challenger)}-{digest_of(baseline)}"
     if not options.verdict_only:  # its place in the work folder's sequence
-        evidence = f"{digest_of(challenger)}-{digest_of(baseline)}"
         look = note_look(config.work_dir, config.gate, {"evidence": evidence, "run": "", "baseline": name})
 
     def judged(out: Path | None) -> Any:
         return decide_gate(config.gate, challenger, baseline, out, baseline_name=name, look=look, false_accepts=share)
 
     verdict = (produce_whole(Path(options.out), judged) if options.out else judged(None)).to_record()
+    if look:
+        note_verdict(config.work_dir, evidence, verdict["verdict"])
     if options.verdict_only:
         return dict(verdict)
     if not options.adapter:
@@ -116,8 +119,10 @@ def _registered(config: RetrainConfig, run: Any, weights: Path, verdict: dict[st
 
 def refuse_or(gate: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """The result; a refusal is raised with it, for the exit code."""
+    from tracewheel.evaluation.gate import in_words
+
     if gate["verdict"] == "refused":
-        raise GateRefused("; ".join(gate["reasons"]), result)
+        raise GateRefused("; ".join(in_words(gate)), result)
     return result
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tracewheel.core.kind_table import KindTable
+from tracewheel.core.kind_table import OWN_CLASS, KindTable
 from tracewheel.core.kinds import build, check_reach, parse_kind
+from tracewheel.core.own_code import guard
 from tracewheel.scoring.verifiers.base import (
     AnyVerifier,
     EpisodeVerifier,
@@ -15,6 +16,7 @@ from tracewheel.scoring.verifiers.base import (
     verdict_of,
 )
 from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict, episode_from, episode_of
+from tracewheel.scoring.verifiers.returns import CHECKS
 
 VERIFIERS = KindTable(
     "tracewheel.verifiers",
@@ -69,5 +71,8 @@ def make_verifier(kind: str) -> AnyVerifier:
         ConfigError: there is no such verifier, it does not take the arguments, or only data names it.
     """
     check_reach(kind, VERIFIERS, "verifier")
-    verifier: AnyVerifier = build(parse_kind(kind), VERIFIERS, "verifier")
+    wanted = parse_kind(kind)
+    verifier: AnyVerifier = build(wanted, VERIFIERS, "verifier")
+    if OWN_CLASS.fullmatch(wanted.kind):
+        guard(verifier, wanted.kind, "verifier", CHECKS)
     return verifier

@@ -1,0 +1,252 @@
+"""`tracewheel check` on a desk of a user's own: what is right, and twenty mistakes, each answered with what to do."""
+
+import json
+import sys
+import textwrap
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+DESK = """
+    from tracewheel import Observation, Task, content_hash, function_tool
+
+    class Desk:
+        kind = "own_desk:Desk"
+        system_prompt = "You keep a list."
+        started = 0
+
+        def tools(self):
+            return [function_tool("add", "Add a word.", {"word": {"type": "string"}})]
+
+        def task_from_log(self, prompt, logged):
+            start, goal = {"words": logged["words"]}, {"words": logged["want"]}
+            name = content_hash([start, goal])
+            return Task(id=name, environment=self.kind, family=logged["family"], tier=1, prompt=prompt,
+                        initial_state=start, goal=goal, verifier="own_desk:Check", fingerprint=name)
+
+        def reset(self, task):
+            self.words = list(task.initial_state["words"])
+
+        def step(self, tool, args):
+            self.words.append(args["word"])
+            return Observation("ok")
+
+        def snapshot(self):
+            return {"words": self.words}
+
+    class Check:
+        kind = "own_desk:Check"
+
+        def verify(self, task, final_state):
+            right = final_state["words"] == task.goal["words"]
+            return float(right), {"words": float(right)}
+"""
+PROFILE = {
+    "environment": {"kind": "own_desk:Desk"},
+    "ingest": {"paths": ["log.jsonl"]},
+    "curation": {"train_tasks": 4, "validation_tasks": 2, "held_out_tasks": 24, "harder_tasks": 0},
+    "rollout": {"engine": {"kind": "transformers"}, "max_tokens": 400, "max_turn_tokens": 64},
+}
+
+
+def record(number, *, solved=True, environment=True):
+    word = f"w{number % 8}"
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "add", "arguments": json.dumps({"word": word if solved else "x"})},
+    }
+    start = {"kind": "own_desk:Desk", "words": ["a"], "want": ["a", word], "family": "add"}
+    return {
+        "messages": [
+            {"role": "user", "content": f"Add {word}."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+            {"role": "assistant", "content": "Done."},
+        ],
+        **({"environment": start} if environment else {}),
+    }
+
+
+class Bench:
+    """A project in a folder: its module, log and profile, each to be broken."""
+
+    def __init__(self, folder, base):
+        self.folder, self.module = folder, textwrap.dedent(DESK)
+        self.values = json.loads(json.dumps(PROFILE)) | {"policy": {"base": base}, "work_dir": str(folder / "runs")}
+        self.records = [record(number, solved=number % 3 > 0) for number in range(16)]
+
+    def edit(self, old, new):
+        assert old in self.module
+        self.module = self.module.replace(old, new)
+
+    def set(self, section, **values):
+        self.values[section] = self.values.get(section, {}) | values
+
+    def write(self):
+        (self.folder / "own_desk.py").write_text(self.module)
+        (self.folder / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in self.records))
+        self.values["ingest"]["paths"] = [str(self.folder / path) for path in self.values["ingest"]["paths"]]
+        (self.folder / "p.yaml").write_text(yaml.safe_dump(self.values))
+        return self.folder / "p.yaml"
+
+
+@pytest.fixture
+def bench(tmp_path, base, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield Bench(tmp_path, base)
+    sys.modules.pop("own_desk", None)
+
+
+def lines_of(run, profile):
+    code, out, err = run("check", profile, "--json")
+    return code, {line["name"]: line for line in json.loads(out).get("lines", [])} if out else {}, err
+
+
+def test_a_sound_profile_is_checked_in_every_respect(bench, run):
+    code, lines, err = lines_of(run, bench.write())
+    assert code == 0, err
+    assert {line["state"] for line in lines.values()} == {"ok"}, lines
+    wanted = {
+        "environment",
+        "rubric",
+        "logs",
+        "replays",
+        "outcomes",
+        "tasks",
+        "template",
+        "prompts",
+        "memory",
+        "gate",
+        "splits",
+    }
+    assert set(lines) == wanted
+    assert lines["outcomes"]["says"] == "10 of 16 episodes succeed by the verifier"
+
+
+def spend_the_budget(bench):
+    runs = bench.folder / "runs"
+    runs.mkdir()
+    began = datetime.now(UTC).isoformat()
+    gate = {"evidence": "a-b", "run": "r", "baseline": "base", "began": began, "level": 1.0}
+    (runs / "gates.json").write_text(json.dumps([gate]))
+
+
+# Mistake: what is broken, the line that says so, whether a run can go on, and parts of what is said.
+MISTAKES = {
+    "step returns a text": (
+        lambda b: b.edit('return Observation("ok")', 'return "ok"'),
+        (
+            "replays",
+            "error",
+            "own_desk:Desk",
+            "step returns a str",
+            "a tracewheel.Observation",
+            "own_desk.py, line",
+            "log.jsonl:1",
+        ),
+    ),
+    "a misspelt field of the log": (
+        lambda b: b.edit('logged["family"]', 'logged["famly"]'),
+        ("replays", "error", "task_from_log raises KeyError: 'famly'", 'logged["famly"]', "log.jsonl:1"),
+    ),
+    "verify returns True": (
+        lambda b: b.edit('return float(right), {"words": float(right)}', "return right"),
+        ("outcomes", "error", "own_desk:Check", "verify returns", "a pair (total, parts)"),
+    ),
+    "a misspelt method": (
+        lambda b: b.edit("def snapshot", "def snapshott"),
+        ("environment", "error", "has no method snapshot (there is snapshott)"),
+    ),
+    "a log without its starting point": (
+        lambda b: setattr(b, "records", [record(number, environment=False) for number in range(8)]),
+        ("replays", "error", "no environment logged", "log.jsonl:1"),
+    ),
+    "an invalid schema of a tool": (
+        lambda b: b.edit('{"type": "string"}', '{"type": "txt"}'),
+        ("environment", "error", "'add' has none", "$.properties.word.type"),
+    ),
+    "snapshot returns a list": (
+        lambda b: b.edit('return {"words": self.words}', "return self.words"),
+        ("outcomes", "error", "snapshot returns a list", "a dictionary of JSON values"),
+    ),
+    "the verifier raises": (
+        lambda b: b.edit('task.goal["words"]', 'task.goal["word"]'),
+        ("outcomes", "error", "verify raises KeyError: 'word'", 'task.goal["word"]'),
+    ),
+    "task_from_log returns nothing": (
+        lambda b: b.edit("return Task(", "Task("),
+        ("replays", "error", "task_from_log returns None", "a tracewheel.Task"),
+    ),
+    "the goal is a list": (
+        lambda b: b.edit(
+            'goal = {"words": logged["words"]}, {"words": logged["want"]}', 'goal = {"words": logged["words"]}, logged["want"]'
+        ),
+        ("replays", "error", "a Task whose goal is a dictionary"),
+    ),
+    "reset raises": (
+        lambda b: b.edit('task.initial_state["words"]', 'task.initial_state["word"]'),
+        ("replays", "error", "reset raises KeyError: 'word'"),
+    ),
+    "an environment that answers otherwise": (
+        lambda b: b.edit('Observation("ok")', 'Observation("fine")'),
+        ("replays", "warning", "0 of 16 traces are answered as logged"),
+    ),
+    "an environment that is never twice the same": (
+        lambda b: (
+            b.edit('{"words": self.words}', '{"words": self.words, "at": self.started}'),
+            b.edit("self.words = list", "Desk.started += 1; self.words = list"),
+        ),
+        ("tasks", "warning", "two runs disagree"),
+    ),
+    "a verifier that is content with nothing": (
+        lambda b: b.edit('final_state["words"] == task.goal["words"]', "True"),
+        ("tasks", "warning", "doing nothing scores 1"),
+    ),
+    "a slow tool": (
+        lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
+        ("tools", "warning", "a call takes 0.3", "tool_threads"),
+    ),
+    "records that cannot be read": (
+        lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),
+        ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
+    ),
+    "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
+    "no such base": (lambda b: b.set("policy", base="/no/base"), ("template", "error", "/no/base")),
+    "prompts that leave no room": (
+        lambda b: b.set("rollout", max_tokens=80),
+        ("prompts", "error", "set rollout.max_tokens to at least"),
+    ),
+    "fewer held-out tasks than the gate takes": (
+        lambda b: b.set("curation", held_out_tasks=8),
+        ("gate", "error", "below gate.min_pairs, 20"),
+    ),
+    "a budget that is spent": (spend_the_budget, ("gate", "error", "spent its error budget", "gate.gates_per_year")),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake):
+    breaks, (name, state, *parts) = MISTAKES[mistake]
+    breaks(bench)
+    code, lines, err = lines_of(run, bench.write())
+    assert code == (2 if "error" in {line["state"] for line in lines.values()} else 0), err
+    said = f"{lines[name]['says']} {lines[name]['advice']}"
+    assert lines[name]["state"] == state, said
+    assert not [part for part in parts if part not in said], said
+
+
+@pytest.mark.parametrize(
+    ("breaks", "parts"),
+    [
+        (lambda b: b.set("curation", trian_tasks=3), ("curation.trian_tasks", "did you mean curation.train_tasks?")),
+        (lambda b: b.set("environment", kind="own_desk:Dsk"), ("environment 'own_desk:Dsk'", "did you mean own_desk:Desk?")),
+    ],
+    ids=["a key", "a class"],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(bench, run, breaks, parts):
+    breaks(bench)
+    code, out, err = run("check", bench.write(), "--json")
+    assert code == 2
+    assert not [part for part in parts if part not in out + err], out + err

@@ -1,0 +1,66 @@
+"""A refusal has one cause, and says what to do about it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tracewheel.config import GateConfig
+from tracewheel.evaluation.error_budget import Look
+from tracewheel.evaluation.gate import decide, held_to_fidelity, in_words
+from tracewheel.evaluation.refusal import CAUSES
+
+ONE, NONE = [1.0] * 40, [0.0] * 40
+HALF = [1.0, 0.0] * 20
+BETTER = [1.0] * 24 + [0.0] * 16
+
+
+def results(greedy, families=("pattern", "list")):
+    rows = [(f"task-{i}", families[i % len(families)], value) for i, value in enumerate(greedy)]
+    return pd.DataFrame(rows, columns=["task_id", "family", "greedy"])
+
+
+def refused(new, old, *, families=("pattern", "list"), gates_per_year=52, **more):
+    config = GateConfig(gates_per_year=gates_per_year)
+    verdict = decide(config, results(new, families), results(old, families), baseline="warm start", **more)
+    assert verdict.verdict == "refused"
+    return verdict
+
+
+# Cause: challenger, baseline, and more; a part of what is said, and of what to do.
+CASES = {
+    "no_budget": (ONE, NONE, {"look": Look(2, 1.0)}, "planned for 52", "gates_per_year"),
+    "unscored": ([np.nan] * 30 + [1.0] * 10, HALF, {}, "30 episodes", "stop reasons"),
+    "nothing_learnt": (HALF, HALF, {"trained": False}, "the challenger is that policy", "learning_rate"),
+    "never_succeeds": (NONE, NONE, {}, "nor does the policy to beat", "stronger base"),
+    "harmed": ([0.0, *[1.0] * 4] * 8, [1.0, *[0.0] * 4] * 8, {"families": list("abcde")}, "worse in family a", "family_margin"),
+    "not_better": (HALF, HALF, {}, "the same held-out tasks as warm start", "learning curve"),
+    "too_few_tasks": (BETTER, HALF, {}, "better by 10.0 points, but not certainly with 40", "held_out_tasks"),
+    "false_accepts": (ONE, BETTER, {"false_accepts": 0.9}, "false accepts", "tracewheel audit"),
+}
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_a_refusal_names_its_cause_and_what_to_do(cause):
+    new, old, more, says, advice = CASES[cause]
+    verdict = refused(new, old, **more)
+    assert verdict.cause == cause
+    assert says in verdict.says and advice in verdict.advice
+    record = json.loads(json.dumps(verdict.to_record()))
+    assert in_words(record) == [verdict.says, *verdict.reasons, verdict.advice]
+
+
+def test_every_cause_has_a_case():
+    verdict = decide(GateConfig(), results(ONE), results(NONE))
+    assert verdict.promoted and verdict.cause is None and in_words(verdict.to_record()) == verdict.reasons
+    unfaithful = held_to_fidelity(GateConfig(), verdict, 0.5)
+    assert {*CASES, unfaithful.cause} == set(CAUSES)
+
+
+def test_fewer_tasks_than_the_gate_asks_for_is_too_few_tasks():
+    assert refused([1.0] * 10, [0.0] * 10).cause == "too_few_tasks"
+
+
+def test_a_loss_is_said_in_points():
+    assert "-25.0 points against warm start" in refused([0.0, 1.0, 0.0, 1.0] * 5, [1.0, 1.0, 0.0, 1.0] * 5).says

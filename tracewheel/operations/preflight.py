@@ -1,0 +1,261 @@
+"""What can be told of a profile in seconds, before anything is trained: classes, logs, replays, verifier, prompts, base."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+from tracewheel.config import RetrainConfig, RolloutSections
+from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.core.machine import available
+from tracewheel.core.own_code import described, named
+from tracewheel.core.types import Task, Trace
+from tracewheel.curation.agreement import GOOD_AGREEMENT
+from tracewheel.curation.probes import probe_task
+from tracewheel.curation.replay import Replay, replay_trace
+from tracewheel.environments import close_environment, make_environment, open_environment
+from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.policy.template import Checked, check_base
+from tracewheel.rollout.prompt_lengths import check_prompts
+from tracewheel.scoring.rubric import Rubric
+from tracewheel.traces.discovery import find_files
+from tracewheel.traces.explain import read_items
+from tracewheel.traces.quarantine import ADVICE, Quarantined
+
+State = Literal["ok", "warning", "error", "skipped"]
+TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
+SECONDS = 4.0  # for replays
+SLOW_CALL = 0.1  # seconds
+GIB = 1 << 30
+LEFT_OUT = "curation leaves such tasks out; if all are, nothing is left to train on"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was checked.
+
+    Attributes:
+        name: What, as in "replays".
+        state: "error" stands in the way of a run.
+        says: What was found.
+        advice: What to do, where something is wrong.
+    """
+
+    name: str
+    state: State
+    says: str
+    advice: str = ""
+
+
+@dataclass
+class _Looked:
+    """What earlier checks have found, for later ones."""
+
+    config: RetrainConfig
+    traces: list[Trace] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
+
+    @property
+    def worst(self) -> State:
+        return "error" if self.whole else "warning"
+
+
+def preflight(config: RetrainConfig) -> Iterator[Line]:
+    """Check a profile on its first logs, the model itself left out; each line as soon as it is known."""
+    looked = _Looked(config)
+    checks: dict[str, Callable[[_Looked], Iterator[Line]]] = {
+        "environment": _environment,
+        "verifiers": _verifiers,
+        "logs": _logs,
+        "replays": _replays,
+        "probes": _probes,
+        "template": _template,
+        "prompts": _prompts,
+        "memory": _memory,
+    }
+    for name, check in checks.items():
+        try:
+            yield from check(looked)
+        except TracewheelError as error:
+            yield Line(name, "error", str(error))
+        except Exception as error:  # a user's class may raise anything
+            if described(error) is None:
+                raise
+            yield Line(name, "error", named(error))
+
+
+def _environment(looked: _Looked) -> Iterator[Line]:
+    kind = looked.config.environment.spec
+    environment = make_environment(kind)
+    try:
+        tools = environment.tools()
+    finally:
+        close_environment(environment)
+    yield Line("environment", "ok", f"{looked.config.environment.kind}: {_count(len(tools), 'tool')}")
+
+
+def _verifiers(looked: _Looked) -> Iterator[Line]:
+    Rubric(looked.config.rubric, [])
+    if looked.config.evaluation.rubric:
+        Rubric(looked.config.evaluation.rubric, [])
+    yield Line("rubric", "ok", ", ".join(term.kind or "the task's own verifier" for term in looked.config.rubric.verifiers))
+
+
+def _logs(looked: _Looked) -> Iterator[Line]:
+    config = looked.config.ingest
+    files = find_files(config.paths)
+    if not files:
+        raise DataError(f"ingest.paths: no file matches {', '.join(config.paths)}")
+    bad: list[tuple[str, Quarantined]] = []
+    for name, path in files.items():
+        for item in islice(read_items(config, path), TRACES - len(looked.traces) - len(bad)):
+            if isinstance(item, Quarantined):
+                bad.append((name, item))
+            else:
+                looked.traces.append(item)
+        if len(looked.traces) + len(bad) >= TRACES:
+            break
+    else:
+        looked.whole = True
+    formats = ", ".join(sorted({trace.format for trace in looked.traces}))
+    read = f"{_count(len(looked.traces), 'trace')} of {_count(len(files), 'file')}{f' as {formats}' if formats else ''}"
+    if not bad:
+        yield Line("logs", "ok", read)
+        return
+    (reason, count), *_ = Counter(item.reason for _, item in bad).most_common(1)
+    name, first = next((name, item) for name, item in bad if item.reason == reason)
+    yield Line(
+        "logs",
+        "warning" if looked.traces else looked.worst,
+        f"{read}; {_count(len(bad), 'record')} cannot be read, {count} as «{reason}» "
+        f"(first: {name}:{first.line}: {first.detail})",
+        ADVICE.get(reason, "tracewheel ingest --explain FILE shows what becomes of a record"),
+    )
+
+
+def _replays(looked: _Looked) -> Iterator[Line]:
+    kind = looked.config.environment.spec
+    if kind.startswith(RECORDED) or not looked.traces:
+        yield Line(
+            "replays", "skipped", "a recorded world compares attempts instead" if looked.traces else "no trace to replay"
+        )
+        return
+    dropped: Counter[str] = Counter()
+    first: dict[str, Trace] = {}
+    replays: list[Replay] = []
+    calls, began = 0, time.monotonic()
+    with open_environment(kind) as environment:
+        for trace in looked.traces:
+            if time.monotonic() - began > SECONDS:
+                break
+            try:
+                replay = replay_trace(trace, environment)
+            except Exception as error:
+                said = str(error) if isinstance(error, DataError) else described(error)
+                if said is None:
+                    raise
+                dropped[said] += 1
+                first.setdefault(said, trace)
+                continue
+            calls += sum(len(message.get("tool_calls") or []) for message in trace.messages)
+            replays.append(replay)
+            if replay.task.id not in {task.id for task in looked.tasks}:
+                looked.tasks.append(replay.task)
+    yield _agreement(replays, dropped, first, looked.worst)
+    yield from _outcomes(replays, looked.worst)
+    if calls and (each := (time.monotonic() - began) / calls) > SLOW_CALL:
+        yield Line(
+            "tools",
+            "warning",
+            f"a call takes {each:.2f} s: 64 episodes with 5 calls each spend {64 * 5 * each / 60:.0f} minutes on them",
+            "set `tool_threads` on the class, so that calls of several episodes run at once, or make them faster",
+        )
+
+
+def _agreement(replays: list[Replay], dropped: Counter[str], first: dict[str, Trace], worst: State) -> Line:
+    agree = [replay for replay in replays if not replay.observation_drift]
+    total = len(replays) + dropped.total()
+    says = f"{len(agree)} of {_count(total, 'trace')} are answered as logged"
+    if dropped:
+        reason, count = dropped.most_common(1)[0]
+        place = f"{first[reason].source_file}:{first[reason].source_line}"
+        state: State = "warning" if replays else worst
+        return Line("replays", state, f"{says}; {count} give no task: {reason} (first: {place})", "mend the class or the log")
+    if len(agree) < GOOD_AGREEMENT * total:
+        difference = next(replay.difference for replay in replays if replay.observation_drift)
+        return Line(
+            "replays", "warning", f"{says}; first difference: {difference}", "mend the environment: what it answers now"
+        )
+    return Line("replays", "ok", says)
+
+
+def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
+    scored = [replay for replay in replays if replay.success is not None]
+    if not replays:
+        return
+    if not scored:
+        why = Counter(replay.unscored for replay in replays).most_common(1)[0][0]
+        yield Line("outcomes", worst, f"no episode can be scored: {why}", "mend the verifier")
+        return
+    wins = sum(replay.success == 1.0 for replay in scored)
+    says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
+    if not wins:
+        yield Line("outcomes", "warning", says, "is the verifier too strict? Without a success there is no warm start")
+    elif wins == len(scored):
+        yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
+    else:
+        yield Line("outcomes", "ok", says)
+
+
+def _probes(looked: _Looked) -> Iterator[Line]:
+    tasks = looked.tasks[:TASKS]
+    if not tasks:
+        return
+    for task in tasks:
+        probe = probe_task(task)
+        if not probe.valid:
+            yield Line("tasks", "warning", f"a task is {probe.verdict}: {probe.reason} ({task.prompt[:60]!r})", LEFT_OUT)
+            return
+    yield Line("tasks", "ok", f"{len(tasks)} played: doing nothing fails, and two runs agree")
+
+
+def _template(looked: _Looked) -> Iterator[Line]:
+    policy = looked.config.policy
+    chosen = None if policy.tool_format == "auto" else policy.tool_format
+    check, _ = check_base(Checked(str(policy.base), chosen, policy.chat_template, policy.template_options))
+    if check.trainable:
+        yield Line("template", "ok", check.says())
+    else:
+        yield Line("template", "error", "; ".join(check.reasons), f"tracewheel stage check-template {policy.base}")
+
+
+def _prompts(looked: _Looked) -> Iterator[Line]:
+    if not looked.tasks:
+        return
+    warning = check_prompts(RolloutSections.of(looked.config), looked.tasks)
+    says = f"leave room for turns of {looked.config.rollout.max_turn_tokens} tokens in {looked.config.rollout.max_tokens}"
+    yield Line("prompts", "warning" if warning else "ok", warning or says)
+
+
+def _memory(looked: _Looked) -> Iterator[Line]:
+    from tracewheel.policy.adapters import base_folder
+
+    folder = base_folder(str(looked.config.policy.base))
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    free = available()
+    if not weights or free is None:
+        return
+    says = f"{weights / GIB:.2f} GiB of weights, {free / GIB:.1f} GiB of memory free"
+    if 2 * weights > free:
+        yield Line("memory", "error", says, "a run needs more than twice the weights: take a smaller base, or free memory")
+    else:
+        yield Line("memory", "ok", says)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
