@@ -38,10 +38,10 @@ def test_twenty_versions_leave_no_memory_behind(vllm, versions, base):
     assert memory[22] < 1.02 * memory[2]
 
 
-def test_more_adapters_in_use_than_max_loras_are_refused(vllm, versions):
+def test_more_adapters_in_use_than_vllm_holds_are_refused(vllm, versions):
     engine = vllm.engine(versions.policy(1), Sampling(greedy=True))
     vllm.submit(engine, vllm.openings(1), budget=300)
-    with pytest.raises(ConfigError, match="max_loras"):
+    with pytest.raises(ConfigError, match="adapters are in use"):
         for n in range(1, 6):
             engine.submit(Request(n, [1, 2, 3], 300, policy=versions.policy(n + 1)))
     for session in range(n):  # the last was refused
