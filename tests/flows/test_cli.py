@@ -97,7 +97,7 @@ def test_help_is_fast(name):
 def test_a_wrong_config_prints_one_line_and_exits_with_2(run, profile):
     code, out, err = run("retrain", profile, "--set", "trainig.iterations=3")
     assert (code, out) == (2, "")
-    assert err == f"tracewheel: error: {profile}: trainig: no such key\n"
+    assert err == f"tracewheel: error: {profile}: trainig: no such key; did you mean training?\n"
 
 
 def test_errors_print_one_json_object(run, tmp_path):

@@ -88,7 +88,7 @@ def load_ingest_config(
     try:
         return IngestConfig.model_validate(section)
     except ValidationError as error:
-        problems = "; ".join(_describe(problem, section) for problem in error.errors())
+        problems = "; ".join(_describe(problem, section, IngestConfig) for problem in error.errors())
         raise ConfigError(f"--set ingest: {problems}") from error
 
 
@@ -138,24 +138,24 @@ def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_describe(problem, values) for problem in error.errors())
+        problems = "; ".join(_describe(problem, values, model) for problem in error.errors())
         raise ConfigError(f"{path}: {problems}") from error
 
 
-def _describe(problem: Any, values: Any) -> str:
+def _describe(problem: Any, values: Any, model: type[Strict]) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
-        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where)}"
+        return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where, model)}"
     return f"{where}: {problem['msg']}"
 
 
-def _near(where: str) -> str:
+def _near(where: str, model: type[Strict]) -> str:
     """The settings that a misspelt key may mean."""
     from tracewheel.config.settings import settings
 
     section, _, key = where.rpartition(".")
     begins, depth = f"{section}." if section else "", where.count(".")
-    beside = sorted({one.name.split(".")[depth] for one in settings() if one.name.startswith(begins)})
+    beside = sorted({one.name.split(".")[depth] for one in settings(model) if one.name.startswith(begins)})
     near = difflib.get_close_matches(key, beside, n=1)
     return f"; did you mean {begins}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
 
