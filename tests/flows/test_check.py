@@ -213,7 +213,7 @@ MISTAKES = {
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
-    "no such base": (lambda b: b.set("policy", base="/no/base"), ("template", "error", "/no/base")),
+    "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),
     "prompts that leave no room": (
         lambda b: b.set("rollout", max_tokens=80),
         ("prompts", "error", "set rollout.max_tokens to at least"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
@@ -19,6 +20,7 @@ from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
 from tracewheel.environments import close_environment, make_environment, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
@@ -74,9 +76,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "logs": _logs,
         "replays": _replays,
         "probes": _probes,
-        "template": _template,
-        "prompts": _prompts,
-        "memory": _memory,
+        "base": _base,
     }
     for name, check in checks.items():
         try:
@@ -224,6 +224,13 @@ def _probes(looked: _Looked) -> Iterator[Line]:
     yield Line("tasks", "ok", f"{len(tasks)} played: doing nothing fails, and two runs agree")
 
 
+def _base(looked: _Looked) -> Iterator[Line]:
+    folder = base_folder(str(looked.config.policy.base))
+    yield from _memory(folder)
+    yield from _template(looked)
+    yield from _prompts(looked)
+
+
 def _template(looked: _Looked) -> Iterator[Line]:
     policy = looked.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
@@ -242,19 +249,17 @@ def _prompts(looked: _Looked) -> Iterator[Line]:
     yield Line("prompts", "warning" if warning else "ok", warning or says)
 
 
-def _memory(looked: _Looked) -> Iterator[Line]:
-    from tracewheel.policy.adapters import base_folder
-
-    folder = base_folder(str(looked.config.policy.base))
+def _memory(folder: Path) -> Iterator[Line]:
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     free = available()
     if not weights or free is None:
+        yield Line("base", "ok", str(folder))
         return
     says = f"{weights / GIB:.2f} GiB of weights, {free / GIB:.1f} GiB of memory free"
     if 2 * weights > free:
-        yield Line("memory", "error", says, "a run needs more than twice the weights: take a smaller base, or free memory")
+        yield Line("base", "error", says, "a run needs more than twice the weights: take a smaller base, or free memory")
     else:
-        yield Line("memory", "ok", says)
+        yield Line("base", "ok", says)
 
 
 def _count(number: int, noun: str) -> str:
