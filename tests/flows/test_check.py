@@ -117,7 +117,7 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "tasks",
         "template",
         "prompts",
-        "memory",
+        "base",
         "gate",
         "splits",
     }
