@@ -220,7 +220,7 @@ MISTAKES = {
     ),
     "fewer held-out tasks than the gate takes": (
         lambda b: b.set("curation", held_out_tasks=8),
-        ("gate", "error", "below gate.min_pairs, 20"),
+        ("gate", "warning", "below gate.min_pairs, 20"),
     ),
     "a budget that is spent": (spend_the_budget, ("gate", "error", "spent its error budget", "gate.gates_per_year")),
 }
