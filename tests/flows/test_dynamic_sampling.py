@@ -62,7 +62,6 @@ def test_there_is_one_round_without_dynamic_sampling(gather):
     trajectories, scores, calls, config = gather(signal=set(), kind="grpo")
     assert len(trajectories) == len(scores) == 1
     assert rounds_of(calls) == [TaskSampler(config.sampler, TASKS, seed=1).select(6, 1)]
-    assert calls[0]["temperature"] == config.rollout.temperature
 
 
 def test_rounds_take_untried_tasks_until_enough_groups_differ(gather):

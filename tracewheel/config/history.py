@@ -141,4 +141,6 @@ def without_removed(values: Any, path: str = "") -> Any:
     if not isinstance(values, dict):
         return values
     paths = {key: f"{path}.{key}" if path else str(key) for key in values}
-    return {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
+    kept = {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
+    # A section of which nothing is left may have gone with its settings; one that is still there has its defaults without it.
+    return {key: value for key, value in kept.items() if value != {} or not values[key]}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
-from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named
 from tracewheel.core.types import Task, Trace
@@ -33,6 +33,7 @@ TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are 
 SECONDS = 4.0  # for replays
 SLOW_CALL = 0.1  # seconds
 GIB = 1 << 30
+NEEDED = ("tools", "task_from_log", "reset", "step", "snapshot")
 LEFT_OUT = "curation leaves such tasks out; if all are, nothing is left to train on"
 
 
@@ -60,6 +61,7 @@ class _Looked:
     config: RetrainConfig
     traces: list[Trace] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
+    has_base: bool = False
     whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
 
     @property
@@ -77,6 +79,8 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "replays": _replays,
         "probes": _probes,
         "base": _base,
+        "template": _template,
+        "prompts": _prompts,
     }
     for name, check in checks.items():
         try:
@@ -92,6 +96,8 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
 def _environment(looked: _Looked) -> Iterator[Line]:
     kind = looked.config.environment.spec
     environment = make_environment(kind)
+    if missing := [name for name in NEEDED if not callable(getattr(environment, name, None))]:
+        raise ConfigError(f"environment '{looked.config.environment.kind}' has no method {', '.join(missing)}")
     try:
         tools = environment.tools()
     finally:
@@ -226,12 +232,13 @@ def _probes(looked: _Looked) -> Iterator[Line]:
 
 def _base(looked: _Looked) -> Iterator[Line]:
     folder = base_folder(str(looked.config.policy.base))
+    looked.has_base = True
     yield from _memory(folder)
-    yield from _template(looked)
-    yield from _prompts(looked)
 
 
 def _template(looked: _Looked) -> Iterator[Line]:
+    if not looked.has_base:
+        return
     policy = looked.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
     check, _ = check_base(Checked(str(policy.base), chosen, policy.chat_template, policy.template_options))
@@ -242,7 +249,7 @@ def _template(looked: _Looked) -> Iterator[Line]:
 
 
 def _prompts(looked: _Looked) -> Iterator[Line]:
-    if not looked.tasks:
+    if not looked.tasks or not looked.has_base:
         return
     warning = check_prompts(RolloutSections.of(looked.config), looked.tasks)
     says = f"leave room for turns of {looked.config.rollout.max_turn_tokens} tokens in {looked.config.rollout.max_tokens}"

@@ -17,8 +17,8 @@ RATES = (1e-5, 1e-3, 1e-1)
 
 @pytest.fixture
 def trial(profile_with, trajectories, rewards, adapter, score_file, tmp_path):
-    def run(rewards=rewards, kl_most=0.05):
-        config = profile_with({"learning_rate": "auto"}, rate_trials={"rates": RATES, "kl_most": kl_most})
+    def run(rewards=rewards):
+        config = profile_with({"learning_rate": "auto"}, rate_trials={"rates": RATES})
         out = tmp_path / "out"
         out.mkdir(exist_ok=True)
         scores = score_file(tmp_path / "scores.parquet", trajectories, rewards)
