@@ -36,18 +36,16 @@ CheckName = Literal[
 class GuardConfig(Strict):
     """What the loop does when success, malformed calls, entropy, KL or gradient norm leave their band.
 
-    It goes back to the best candidate with a lower learning rate; when no attempt is left it stops, and the best candidate
-    goes on to evaluation and gate. `tracewheel.sampling.guard` has the bands.
+    It goes back to the best candidate with 0.3 times the learning rate; when no attempt is left it stops, and the best
+    candidate goes on to evaluation and gate. `tracewheel.sampling.guard` has the bands.
 
     Attributes:
         enabled: Whether there is a guard.
         attempts: How often it goes back before it stops.
-        factor: What the learning rate is multiplied by each time.
     """
 
     enabled: bool = True
     attempts: Annotated[int, Field(ge=0)] = 2
-    factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
 
 
 class Limits(NamedTuple):

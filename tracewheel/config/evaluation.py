@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.base import Count, Share, Strict
+from tracewheel.config.rollout import TokenSamplingConfig
 from tracewheel.config.rubric import RubricConfig
 
 
-class EvaluationConfig(Strict):
-    """Evaluation: one greedy rollout and `samples` sampled rollouts a task, at `temperature`.
+class EvaluationConfig(TokenSamplingConfig):
+    """Evaluation: one greedy rollout and `samples` sampled rollouts a task.
 
     With two samples instead of four a comparison costs 0.6 times the episodes, and its standard error is at most a tenth
     larger: with the gate's weights, the greedy rollout is most of a task's variance.
@@ -22,8 +23,6 @@ class EvaluationConfig(Strict):
     """
 
     samples: Count = 2
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     pass_at: tuple[int, ...] = (1, 2)
     bootstrap: Count = 2000
     rubric: RubricConfig | None = None

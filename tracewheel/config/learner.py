@@ -28,18 +28,23 @@ class CreditConfig(Strict):
 Dual = Annotated[float, Field(gt=1.0)] | Literal["auto"] | None
 
 
-class ClipConfig(Strict):
-    """PPO's clipped surrogate.
+class DualConfig(Strict):
+    """A surrogate whose loss for negative advantages is bounded.
 
     `dual` bounds the loss of tokens with a negative advantage from above, at `dual` times the advantage (Ye et al. 2020).
     `auto` is their 3 in an update that corrects for a mismatch of sampler and trainer, where one bad token with a log-ratio
     far off would otherwise decide the step, and none (null) elsewhere.
     """
 
+    dual: Dual = "auto"
+
+
+class ClipConfig(DualConfig):
+    """PPO's clipped surrogate."""
+
     kind: Literal["clip"] = "clip"
     low: Positive = 0.2
     high: Positive | None = None
-    dual: Dual = "auto"
 
 
 class CispoConfig(Strict):
@@ -49,13 +54,12 @@ class CispoConfig(Strict):
     high: Positive = 5.0
 
 
-class GspoConfig(Strict):
-    """One clipped ratio a sequence: the geometric mean of its tokens' ratios. `dual` is as in `ClipConfig`."""
+class GspoConfig(DualConfig):
+    """One clipped ratio a sequence: the geometric mean of its tokens' ratios."""
 
     kind: Literal["gspo"] = "gspo"
     low: Positive = 3e-4
     high: Positive = 4e-4
-    dual: Dual = "auto"
 
 
 class SapoConfig(Strict):
@@ -109,13 +113,12 @@ class ZeroVarianceConfig(Strict):
     """What to do with groups whose rewards are all equal.
 
     `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus 0.5. `dynamic` drops them
-    and rolls out more tasks until `min_groups` groups carry a signal, at most `max_rounds` times (DAPO). `keep` gives
+    and rolls out more tasks until `min_groups` groups carry a signal, at most three times (DAPO). `keep` gives
     them advantage 0, which leaves only the KL term.
     """
 
     kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
     min_groups: Count = 16
-    max_rounds: Count = 3
 
 
 class OffPolicyConfig(Strict):

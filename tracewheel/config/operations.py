@@ -19,7 +19,7 @@ class ScheduleConfig(Strict):
     - `min_new_tasks` training tasks are new, or have new verified outcomes that moved their posterior. Ten are a seventh of
       a default training set of 72.
     - Success has fallen or the mix of tasks has changed, by tests that find a drift where there is none in at most a share
-      `drift_level` of all years. A false alarm costs a run, so the share is wider than the gate's. With 0 nothing is tested.
+      0.1 of all years. A false alarm costs a run, so the share is wider than the gate's.
     - The champion is older than `max_champion_days`, and anything at all is new. null is no limit.
 
     It is worth it unless the upper end of the 80% interval of its expected gain is below `min_expected_gain` (0.01 is a
@@ -39,7 +39,6 @@ class ScheduleConfig(Strict):
     """
 
     min_new_tasks: Annotated[int, Field(ge=0)] = 10
-    drift_level: Annotated[float, Field(ge=0.0, le=0.4)] = 0.1
     max_champion_days: Positive | None = 30.0
     min_expected_gain: Share = 0.0
     cost_per_hour: NotNegative | None = None

@@ -30,15 +30,13 @@ class VllmConfig(Strict):
     """Settings of vLLM, in process and as a server.
 
     `slots` sessions generate at once. vLLM takes a share `gpu_memory_utilization` of a GPU's memory, or `kv_cache_gib` for
-    its KV cache where that is set (default on the CPU: 1 GiB). `enforce_eager` disables CUDA graphs: a faster
-    start, slower generation.
+    its KV cache where that is set (default on the CPU: 1 GiB).
     """
 
     slots: Count = 256
     tensor_parallel_size: Count = 1
     gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     kv_cache_gib: Positive | None = None
-    enforce_eager: bool = False
 
 
 class VllmEngineConfig(VllmConfig):

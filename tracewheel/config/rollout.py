@@ -11,23 +11,27 @@ from tracewheel.config.harness import HarnessConfig
 from tracewheel.config.placement import EngineConfig, TransformersEngineConfig
 
 
-class LocalWorkersConfig(Strict):
-    """`count` processes on this machine, each with `threads` torch threads."""
+class WorkerCountConfig(Strict):
+    """`count` workers sample at once."""
+
+    count: Count = 1
+
+
+class LocalWorkersConfig(WorkerCountConfig):
+    """Processes on this machine, each with `threads` torch threads."""
 
     kind: Literal["local"] = "local"
-    count: Count = 1
     threads: Count = 1
 
 
-class RayWorkersConfig(Strict):
-    """`count` workers on a Ray cluster, each with `cpus` CPUs and `gpus` GPUs.
+class RayWorkersConfig(WorkerCountConfig):
+    """Workers on a Ray cluster, each with `cpus` CPUs and `gpus` GPUs.
 
     `address` is the address of a running cluster, or `auto` for the one this machine belongs to; null starts one here.
     """
 
     kind: Literal["ray"]
     address: str | None = None
-    count: Count = 1
     cpus: NotNegative = 1.0
     gpus: NotNegative = 0.0
 
@@ -56,7 +60,14 @@ class ExplorationConfig(Strict):
         return values
 
 
-class RolloutConfig(Strict):
+class TokenSamplingConfig(Strict):
+    """How tokens are sampled: at `temperature`, of the likeliest ones that together have the probability `top_p`."""
+
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+
+class RolloutConfig(TokenSamplingConfig):
     """How episodes are sampled. `max_tokens` bounds a whole trajectory, `max_turn_tokens` a single turn.
 
     4,096 tokens hold an agent's system prompt, its tools and a dozen turns, within the window of nearly every model; 512 a
@@ -79,8 +90,6 @@ class RolloutConfig(Strict):
 
     engine: EngineConfig = TransformersEngineConfig()
     group_size: Annotated[int, Field(ge=2, le=64)] = 8
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     max_turns: Count = 20
     max_tokens: Count = 4096
     max_turn_tokens: Count = 512

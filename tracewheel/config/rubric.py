@@ -33,29 +33,29 @@ class RubricTerm(GivenKind):
         return self
 
 
-class PartObjective(Strict):
-    """An objective read from the breakdown: `success`, a verifier's kind, or `kind.part`, as in `workspace.untouched`.
+class NamedObjective(Strict):
+    """An objective by the `name` of its figures. With `weight` 0 it is reported but not rewarded."""
 
-    With weight 0 it is reported but not rewarded.
-    """
-
-    kind: Literal["part"] = "part"
     name: str
-    part: str
     weight: NotNegative = 1.0
 
 
-class CostObjective(Strict):
+class PartObjective(NamedObjective):
+    """An objective read from the breakdown: `success`, a verifier's kind, or `kind.part`, as in `workspace.untouched`."""
+
+    kind: Literal["part"] = "part"
+    part: str
+
+
+class CostObjective(NamedObjective):
     """Low cost: from 1 for an episode that costs nothing down to 0 at `budget` or more, by `measure`.
 
     A failed episode gets 0, because giving up at once is also cheap.
     """
 
     kind: Literal["cost"] = "cost"
-    name: str
     measure: Literal["turns", "calls", "generated_tokens", "trajectory_tokens"] = "generated_tokens"
     budget: Count
-    weight: NotNegative = 1.0
 
 
 ObjectiveConfig = Annotated[PartObjective | CostObjective, Field(discriminator="kind")]
