@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tracewheel.config.checks import LIMITS
+from tracewheel.config.operations import LIMITS
 
 FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
 
