@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tracewheel.config import PolicyConfig, UpdateSections, load_config
+from tracewheel.config import PolicyConfig, UpdateSections, load_config, placement
 
 HUB = "Qwen/Qwen3-4B"
 
