@@ -14,8 +14,7 @@ from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.policy.adapters import renumber
 from tracewheel.report.doctor import GUARD_FILE, read_families
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
-from tracewheel.sampling.episode_counts import count_episodes
-from tracewheel.sampling.guard import Action, Alarm, GuardEvent, IterationFigures, best_before, judge
+from tracewheel.sampling.guard import Action, Alarm, GuardEvent, IterationFigures, best_before, count_episodes, judge
 from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.flaws import offered_tools
