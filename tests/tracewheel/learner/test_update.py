@@ -18,7 +18,7 @@ from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.learner import Learner
-from tracewheel.learner.losses.bounds import KL_RATIO_BOUND
+from tracewheel.learner.losses.ratios import KL_RATIO_BOUND
 from tracewheel.learner.models import POLICY
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.update import update
