@@ -109,7 +109,8 @@ def show_explained(found: Explained, options: argparse.Namespace) -> None:
         look_at = f"{len(found.unread)} fields are not in the trace; ingest.fields can map them (docs/traces.md)"
         tone = "warning" if len(longest[0][1]) >= PROSE else "good"
     if not is_asked(trace):
-        look_at, tone = f"incomplete, without a user's message: {ASKED_ELSEWHERE}; {look_at}", "warning"
+        rest = f"; {look_at}" if found.unread else ""
+        look_at, tone = f"incomplete, without a user's message: {ASKED_ELSEWHERE}{rest}", "warning"
     say(console, look_at, tone, [f"tracewheel ingest {shlex.quote(found.file)} --out data/ingested"])
 
 

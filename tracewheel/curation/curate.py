@@ -258,7 +258,7 @@ class _Curation:
     def _no_task(self, path: Path) -> str:
         """Why no trace gives a task: the most frequent reasons, each with an example."""
         rows, recorded = self.replayed.rows, self.replayed.recorded
-        if recorded:
+        if recorded and (rows.empty or not recorded["traces"]["success"]):
             return f"{path}: no trace gives a task for the environment '{self.kind}': {without_task(recorded)}"
         why = rows["dropped"].where(rows["dropped"] != "", rows["task_id"].map(_in_words(self.probes)))
         found = [f"{path}: none of the {len(rows)} traces gives a task for the environment '{self.kind}'"]
@@ -348,7 +348,7 @@ def without_task(recorded: Mapping[str, Any]) -> str:
     known, traces = outcomes["success"] + outcomes["failure"], sum(outcomes.values())
     if outcomes["success"]:
         left_out = "; ".join(f"{count} left out: {reason}" for reason, count in recorded["left_out"].items())
-        return f"{outcomes['success']} of {traces} traces are successes, and {left_out or 'their tasks are not usable'}"
+        return f"{outcomes['success']} of {traces} traces are successes; {left_out}"
     if known:
         cause = f"{known} of {traces} traces have an outcome, and none is a success (1 or more)"
         first = "take the right field, or one on a scale that ends at 1, with ingest.fields.outcome"
@@ -365,7 +365,10 @@ def without_task(recorded: Mapping[str, Any]) -> str:
 def example_place(path: Path, trace_id: str) -> str:
     """Where a trace stands in its log."""
     rows = read_table(path, columns=["id", "source_file", "source_line"])
-    row = rows[rows["id"] == trace_id].iloc[0]
+    found = rows[rows["id"] == trace_id]
+    if found.empty:  # a turn of a trace, in a recorded environment
+        return f"first: {trace_id}"
+    row = found.iloc[0]
     return f"first: {row['source_file']}:{row['source_line']}"
 
 

@@ -95,5 +95,9 @@ def test_logs_without_a_success_name_the_cause_and_the_ways_on(folder, tmp_path,
         curate(config, tmp_path, tmp_path / "out")
     said = str(raised.value)
     assert cause.format(traces=40) in said and "the 0 traces" not in said
+    said_nothing = json.dumps([{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hi."}])
+    traces.assign(outcome=1.0, messages=said_nothing).to_parquet(tmp_path / "traces.parquet/part-0.parquet", index=False)
+    with pytest.raises(DataError, match="40 of 40 traces are successes; 40 left out: no successful trace calls a tool"):
+        curate(config, tmp_path, tmp_path / "out")
     for way in ("ingest.fields.outcome", "a judge", "`tracewheel runs labels`", "docs/your-environment.md"):
         assert way in said
