@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 WHEELS = "tracewheel.commands"
+HOLDS_ONE = re.compile(r"^COMMAND\b", re.MULTILINE)
 FILES = ("show", "splits")  # options that name a file to write
 
 
@@ -108,8 +110,19 @@ def find_commands(first: str | None = None) -> list[Command]:
     """
     if first and (own := own_commands(first.replace("-", "_"))):
         return own
-    wheels = (point.load() for point in entry_points(group=WHEELS))
-    return sorted([*own_commands(), *wheels], key=lambda command: command.name)
+    found = {command.name: command for command in own_commands()}
+    for point in entry_points(group=WHEELS):
+        wheel = f"the wheel {point.dist.name}" if point.dist else "a wheel"
+        try:
+            command: Command = point.load()
+        except Exception as error:  # anyone's code; the other commands stay
+            print(f"tracewheel: command '{point.name}' of {wheel} cannot be loaded: {error}", file=sys.stderr)
+            continue
+        if command.name in found:
+            print(f"tracewheel: command '{command.name}' of {wheel} is left out: there is one of this name", file=sys.stderr)
+            continue
+        found[command.name] = command
+    return [found[name] for name in sorted(found)]
 
 
 def own_commands(stem: str = "*") -> list[Command]:
@@ -120,7 +133,7 @@ def own_commands(stem: str = "*") -> list[Command]:
     """
     found = []
     for path in [*FOLDER.glob(f"{stem}.py"), *FOLDER.glob(f"{stem}/*.py")]:
-        if "\nCOMMAND = " in path.read_text(encoding="utf-8"):  # others are parts of commands, and may be heavy
+        if HOLDS_ONE.search(path.read_text(encoding="utf-8")):  # others are parts of commands, and may be heavy
             module = ".".join(("flows.commands", *path.relative_to(FOLDER).with_suffix("").parts))
             found.append(importlib.import_module(module).COMMAND)
     return sorted(found, key=lambda command: command.name)

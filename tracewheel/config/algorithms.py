@@ -14,20 +14,27 @@ from pydantic import Field, field_validator
 from tracewheel.config.base import Count, Positive, Share, Strict
 
 
-class GroupAdvantageConfig(Strict):
+class ComparingAdvantageConfig(Strict):
+    """An advantage that compares the rewards of trajectories, so that it can compare those of turns as well.
+
+    Its function takes rewards [N], groups [N] and the settings of its kind, and returns advantages [N].
+    """
+
+
+class GroupAdvantageConfig(ComparingAdvantageConfig):
     """Reward minus the group's mean, divided by the group's standard deviation if `scale`."""
 
     kind: Literal["group"] = "group"
     scale: bool = True
 
 
-class LeaveOneOutAdvantageConfig(Strict):
+class LeaveOneOutAdvantageConfig(ComparingAdvantageConfig):
     """Reward minus the mean of the group's other samples."""
 
     kind: Literal["leave_one_out"] = "leave_one_out"
 
 
-class BatchAdvantageConfig(Strict):
+class BatchAdvantageConfig(ComparingAdvantageConfig):
     """Reward minus the mean of the group or of the whole batch, divided by the batch's standard deviation."""
 
     kind: Literal["batch"] = "batch"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from tracewheel.config.algorithms import AdvantageConfig, GroupAdvantageConfig, with_preset
+from tracewheel.config.algorithms import AdvantageConfig, ComparingAdvantageConfig, GroupAdvantageConfig, with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 from tracewheel.core.errors import ConfigError
 
@@ -303,7 +303,7 @@ class PolicyGradientConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> PolicyGradientConfig:
-        if self.credit.kind == "turn" and self.advantage.kind not in ("group", "leave_one_out", "batch"):
+        if self.credit.kind == "turn" and not isinstance(self.advantage, ComparingAdvantageConfig):
             raise ValueError(f"credit by turn needs an advantage over groups, not '{self.advantage.kind}'")
         if self.truncated == "bootstrap" and self.advantage.kind != "gae":
             raise ValueError(

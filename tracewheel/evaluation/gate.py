@@ -139,7 +139,7 @@ def decide(
         *_too_few(config, paired, offered),
         *_gain_not_shown(paired, level, interval, baseline),
         *falls.values(),
-        *explained_by_false_accepts(paired, level, false_accepts),
+        *(explained := explained_by_false_accepts(paired, level, false_accepts)),
     ]
     spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
     power = describe_power(len(common), level, spread)
@@ -147,7 +147,7 @@ def decide(
     gain = bool(len(paired.lowest)) and shows_gain(paired.lowest, level)
     if failed and not gain:
         failed.append(power["says"])
-    found = Found(config, ours, theirs, paired, offered, level, gain, list(falls), baseline, trained)
+    found = Found(config, ours, theirs, paired, offered, level, gain, list(falls), bool(explained), baseline, trained)
     why = refusal_of(found) if failed else None
     return Verdict(
         verdict="refused" if failed else "promoted",

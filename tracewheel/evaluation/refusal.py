@@ -19,6 +19,7 @@ Cause = Literal[
     "too_few_tasks",
     "false_accepts",
     "unfaithful",
+    "other",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
@@ -47,6 +48,7 @@ class Found:
         ours: The challenger's outcomes on the common tasks, `theirs` the baseline's.
         level: The gate's level; 0 where the year's error budget is spent.
         gain: Whether a gain is shown.
+        explained: Whether false accepts of the graders could explain the gain.
         harmed: Families that are judged to fall; "greedy success" where that falls.
         trained: Whether the challenger is another policy than the one that training began with.
     """
@@ -59,15 +61,22 @@ class Found:
     level: float
     gain: bool
     harmed: list[str]
+    explained: bool
     baseline: str
     trained: bool
 
 
 def refusal_of(found: Found) -> Refusal:
     """The cause of a refusal: the first that applies, from "could not be asked" to "not certain enough"."""
-    for rule in (_no_budget, _unscored, _nothing_learnt, _never_succeeds, _harmed, _not_better, _too_few_tasks):
+    for rule in (_no_budget, _unscored, _nothing_learnt, _never_succeeds, _harmed, _not_better, _too_few_tasks, _false_accepts):
         if refusal := rule(found):
             return refusal
+    return Refusal("other", "a condition of the gate does not hold", "the reasons below say which")
+
+
+def _false_accepts(found: Found) -> Refusal | None:
+    if not found.explained:
+        return None
     return Refusal(
         "false_accepts",
         "false accepts of the graders could explain the gain",

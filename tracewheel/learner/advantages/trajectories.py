@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import AdvantageConfig
+from tracewheel.config.algorithms import ComparingAdvantageConfig
 from tracewheel.core.kind_table import import_class
 from tracewheel.learner.advantages.group import Groups
 
-# The function of each kind of advantage. Those in `COMPARING` take rewards, groups and the settings of their kind.
+# The function of each kind of advantage. `ComparingAdvantageConfig` says what those take that compare trajectories.
 ADVANTAGES = {
     "batch": "tracewheel.learner.advantages.group:batch_advantages",
     "domain": "tracewheel.learner.advantages.domain:domain_advantages",
@@ -24,7 +25,6 @@ ADVANTAGES = {
     "leave_one_out": "tracewheel.learner.advantages.group:leave_one_out_advantages",
     "teacher": "tracewheel.learner.distillation:teacher_logprobs",
 }
-COMPARING = ("batch", "group", "leave_one_out")
 
 
 def advantage_function(kind: str) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def trajectory_advantages(config: AdvantageConfig, rewards: Tensor, groups: Grou
         TypeError: the kind of advantage compares no rewards (`success`) or is one of tokens (`gae`, `teacher`).
         ValueError: the lengths differ.
     """
-    if config.kind not in COMPARING:
+    if not isinstance(config, ComparingAdvantageConfig):
         raise TypeError(f"advantage '{config.kind}' does not compare the rewards of trajectories")
     found: Tensor = advantage_function(config.kind)(rewards, groups, **config.model_dump(exclude={"kind"}))
     return found
