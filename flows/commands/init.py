@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +48,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    plan = "tracewheel retrain profile.yaml --dry-run"
+    from tracewheel.projects.project import SCRIPTS
+
+    command = "tracewheel" if shutil.which("tracewheel") else shlex.quote(str(SCRIPTS / "tracewheel"))
+    plan = f"{command} retrain profile.yaml --dry-run"
     steps = {"sample": "make demo", "logs": plan, "harness": plan}
     return Card(
         f"New project in {result['out']}",

@@ -24,6 +24,7 @@ from tracewheel.projects.sample.environment import FileDesk
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Files = Mapping[str, str]
+SCRIPTS = Path(sys.executable).parent  # where the command that runs is, which need not be on the path
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Project:
     def fill(self, template: str, **more: str) -> str:
         """The text of a template with the project's names, and with more words of the template replaced, each once."""
         text = (TEMPLATES / template).read_text(encoding="utf-8")
-        words = {"PROJECT": self.name, "PACKAGE": self.package, **more}
+        words = {"PROJECT": self.name, "PACKAGE": self.package, "SCRIPTS": shlex.quote(str(SCRIPTS)), **more}
         return re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text)
 
     def write(self, files: Files, copies: Mapping[str, Path] | None = None) -> list[str]:
@@ -211,7 +212,7 @@ def sample_files(project: Project) -> dict[str, str]:
     logs = sample_logs(f"{project.package}.environment:FileDesk")
     return {
         "README.md": project.fill("sample_README.md"),
-        "Makefile": project.fill("sample_Makefile"),
+        "Makefile": project.fill("sample_Makefile", SCRIPTS=str(SCRIPTS).replace("$", "$$").replace("#", r"\#")),
         "profile.yaml": project.fill("sample_profile.yaml"),
         f"test_{project.package}.py": project.fill("sample_test.txt"),
         ".gitignore": IGNORED,

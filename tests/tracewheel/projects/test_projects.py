@@ -87,6 +87,13 @@ class TestSample:
             assert len(text.splitlines()) < 90, path
             assert not any(word in text for word in ("PROJECT", "PACKAGE", "projects.sample")), path
 
+    def test_a_command_that_is_not_on_the_path_is_named_whole(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        scripts = Path(sys.executable).parent
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", "python agent.py"]) == 0
+        assert f"{scripts / 'tracewheel'} retrain" in capsys.readouterr().out.replace("\n", "")
+        assert f'export PATH={scripts}:"$PATH"' in (tmp_path / "my-agent" / "README.md").read_text()
+
     def test_the_tiny_base_knows_its_tools_by_heart(self):
         assert FileDesk().tools() == [TOOLS[0], TOOLS[2], TOOLS[4]]
 
