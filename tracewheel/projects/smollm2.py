@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.errors import DataError, InfrastructureError, TracewheelError
 from tracewheel.core.store import write_whole
 
 NAME = "smollm2"
@@ -148,7 +148,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of the file and of the converted model")
     folder: Path = parser.parse_args().folder
-    source = weights(print)
+    try:
+        source = weights(print)
+    except TracewheelError as error:
+        sys.exit(f"tracewheel: error: {error}")
     if not (folder / FILE).is_file():
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / FILE, source.read_bytes())
