@@ -158,7 +158,7 @@ def run_simulations(runs: int) -> dict[str, Any]:
 def run_replays(work_dir: Path) -> dict[str, Any]:
     """Judge the stored iterations of finished runs."""
     from tracewheel.report.doctor import LOOP_FILE, read_families
-    from tracewheel.sampling.episode_counts import count_episodes
+    from tracewheel.sampling.guard import count_episodes
     from tracewheel.scoring.flaws import offered_tools
 
     found = {}

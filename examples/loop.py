@@ -59,6 +59,9 @@ from tracewheel import (
 WARM_STARTS = {"all": "warm_start", "verified": "warm_start_verified"}
 
 
+START = "start"  # the policy that reinforcement learning begins with
+
+
 class Candidate(NamedTuple):
     """A policy, and how it did on the validation split."""
 
@@ -91,7 +94,7 @@ class Loop:
         candidates = self.improve(start, without_rl[WARM_STARTS[self.config.warm_start.demonstrations]])
         challenger = best(candidates)
         say(f"{challenger} is the best of {', '.join(candidates)}; to beat: {baseline}")
-        return self.judge(candidates[challenger].policy, policies[baseline], baseline)
+        return self.judge(candidates[challenger].policy, policies[baseline], baseline, trained=challenger != START)
 
     def make_tasks(self) -> None:
         """Read the logs, and make tasks whose outcome can be verified."""
@@ -112,7 +115,7 @@ class Loop:
         training = self.config.training
         tasks = load_tasks(self.curated, "train")
         sampler = make_sampler(SamplerSections.of(self.config), self.curated)
-        candidates, state = {"start": before}, start
+        candidates, state = {START: before}, start
         for iteration in range(1, training.iterations + 1):
             folder = self.out / "iterations" / f"{iteration:03d}"
             rolled_out, scored, updated = (new(folder / name) for name in ("rollout", "score", "update"))
@@ -143,13 +146,14 @@ class Loop:
         """Success on the validation split, greedy and sampled."""
         return Candidate(policy, self.evaluate(name, policy, "validation"))
 
-    def judge(self, challenger: PolicyRef, baseline: PolicyRef, name: str) -> dict[str, Any]:
+    def judge(self, challenger: PolicyRef, baseline: PolicyRef, name: str, *, trained: bool) -> dict[str, Any]:
         """Evaluate both on held-out tasks, once, and let the gate decide."""
         held_out = self.out / "held_out"
         for each, policy in (("rl", challenger), (name, baseline)):
             self.evaluate(each, policy, "held_out")
-        verdict = decide_gate(self.config.gate, held_out / "rl", held_out / name, new(self.out / "gate"), baseline_name=name)
-        say(f"gate: {verdict.verdict}: {'; '.join(verdict.reasons)}")
+        folders = held_out / "rl", held_out / name, new(self.out / "gate")
+        verdict = decide_gate(self.config.gate, *folders, baseline_name=name, trained=trained)
+        say(f"gate: {verdict.verdict}: {verdict.says or verdict.reasons[0]}")
         return verdict.to_record()
 
     def evaluate(self, name: str, policy: PolicyRef, split: str) -> float:

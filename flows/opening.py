@@ -21,7 +21,7 @@ from tasks.tracking.champion import Champion
 from tasks.tracking.registry import find_champion, look_up_champion
 from tasks.tracking.tracking import Tracking, deliver_waiting
 from tracewheel.config import SamplerSections
-from tracewheel.config.precision import dtype_line
+from tracewheel.config.placement import dtype_line
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry

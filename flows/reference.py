@@ -16,6 +16,7 @@ from flows.console.arguments import profile_options
 from tracewheel.config.settings import SENTENCE, Setting, settings
 
 LONG = 5  # words
+PLAIN = {"number", "whole number", "text", "true | false"}  # types that a default shows
 MARKS = (
     " (default",
     ". ",
@@ -45,9 +46,9 @@ profile's `work_dir`, and `--unsafe-local` allows agents' code as this user. `--
 SETTINGS = """
 ## Settings
 
-Of a profile, by section: type, default and meaning; `tracewheel describe profile` says more. Where few kinds of a section take
-a setting, they stand in front of its meaning. What a line tells of several settings is said once. `evaluation.rubric` is as
-`rubric`, `baseline` as `teacher`.
+Of a profile, by section: type (unless the default shows it), default and meaning; `tracewheel describe profile` says more.
+Where few kinds of a section take a setting, they stand in front of its meaning. What a line tells of several settings is said
+once. `evaluation.rubric` is as `rubric`, `baseline` as `teacher`.
 """
 NAMES = """
 ## Public names
@@ -93,8 +94,9 @@ def _setting(one: Setting, before: Setting | None) -> str:
     """A line; without a meaning where the one before has the same."""
     kinds = f"({', '.join(one.kinds)}) " if 0 < len(one.kinds) < 4 else ""
     default = "required" if one.default is None else f"`{one.default}`"
-    takes = re.sub(r" \([^)]*\)$", "", one.type).replace(" | ", "|")
-    line = f"- `{one.name}`, {takes}, {default.replace(', ', ',')}"
+    takes = re.sub(r" \(.*\)$", "", one.type)
+    shown = takes in PLAIN and one.default is not None
+    line = f"- `{one.name}`, " + ("" if shown else f"{takes.replace(' | ', '|')}, ") + default.replace(", ", ",")
     same = before is not None and before.meaning == one.meaning
     return (
         f"{line}\n"
@@ -105,7 +107,7 @@ def _setting(one: Setting, before: Setting | None) -> str:
 
 def _short(text: str) -> str:
     """The first sentence of a text, up to where it begins to explain if it is long."""
-    said = re.sub(r"^`\w+`: ", "", " ".join(SENTENCE.split(text)[0].split()).rstrip("."))
+    said = re.sub(r"^`\w+`(:| is| are) ", "", " ".join(SENTENCE.split(text)[0].split()).rstrip("."))
     while len(said.split()) > LONG and (cut := max(said.rfind(mark) for mark in MARKS)) > 0:
         said = said[:cut]
     return said
@@ -115,8 +117,13 @@ def _names() -> Iterator[str]:
     for name in sorted(itertools.chain.from_iterable(tracewheel.PUBLIC.values()), key=str.lower):
         found: Any = getattr(tracewheel, name)
         described = inspect.isclass(found) or inspect.isroutine(found)
-        says = _short((inspect.getdoc(found) or "").partition("\n")[0]) if described else f"`{found!r}`"
+        says = _short((inspect.getdoc(found) or "").partition("\n")[0]) if described else _value(found)
         yield f"- `{name}`: {says}\n"
+
+
+def _value(found: Any) -> str:
+    """A constant, or the limits of a number's type."""
+    return f"`{', '.join(map(str, found.__metadata__[0].metadata)) if hasattr(found, '__metadata__') else repr(found)}`"
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

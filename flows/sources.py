@@ -16,9 +16,9 @@ from tasks.stages.collect import collect_groups
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tracewheel.core.store import Entry
-from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.dynamic_sampling import refill_size
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
+from tracewheel.sampling.validation import has_room
 from tracewheel.scoring.score import SCORES_FILE
 
 

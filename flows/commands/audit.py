@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.command import Command, Writes
-from flows.console.arguments import folder_of, note, profile_of, profile_options, profile_words
+from flows.console.arguments import curated_folder, note, profile_of, profile_options, profile_words
 from flows.console.look import Block, Card, Grid, number, percent
 from tracewheel.core.errors import ConfigError, DataError, WeakGrader
 
@@ -45,18 +45,19 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, prefect=True)
     from tracewheel.config import AuditSections
     from tracewheel.core.store import produce_whole
-    from tracewheel.curation.curated_folder import load_tasks
+    from tracewheel.curation.curated_folder import SPLITS, load_tasks
     from tracewheel.dashboard.files import write_audit_page
     from tracewheel.evaluation.audit.audit import audit, generated_tasks, tasks_to_audit
     from tracewheel.evaluation.audit.known import logged_solutions
 
     sections, solutions = AuditSections.of(config), {}
     if options.curated:
-        curated = folder_of(options.curated, "--curated")
+        curated = curated_folder(options)
         tasks = tasks_to_audit(sections, load_tasks(curated, options.split))
         solutions = logged_solutions(curated, tasks)
         if not tasks:
-            raise DataError(f"--curated {curated}: the split {options.split} has no tasks")
+            known = "" if options.split in SPLITS else f"; --split is one of {', '.join(SPLITS)}"
+            raise DataError(f"--curated {curated}: the split {options.split} has no tasks{known}")
     else:
         config.require("environment.kind")
         tasks = generated_tasks(sections)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.commands.command import Command
 from flows.console.arguments import allow_option, set_option
+from flows.console.explained import ASKED_ELSEWHERE
 from flows.console.look import Block, Card, Grid, counted, number, one_line
 from tracewheel.core.errors import DoubtfulData, InputError
 from tracewheel.core.log_formats import AUTO, TRIED, checked_format
@@ -194,6 +195,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     else:
         figures = [(name.replace("_", " "), number(added[name]), number(result[name])) for name in COUNTS]
         parts = [Grid(("", "this time", "in all"), figures)]
+    if unasked := added.get("without_user"):
+        lines = ["what was asked is not in the conversation: no task can be made of them", f"→ {ASKED_ELSEWHERE}"]
+        parts.append(Block(f"{number(unasked)} × kept without a user's message", lines))
     first = ""
     if result["quarantined"]:
         whys = frequent_reasons(result, out / QUARANTINE_FILE)
@@ -208,6 +212,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         look_at = "nothing new in these logs; --full reads them again"
     elif result["quarantined"]:
         look_at, tone = f"{number(result['quarantined'])} records could not be read: {out / QUARANTINE_FILE}", "warning"
+    elif unasked:
+        look_at, tone = f"{number(unasked)} traces are incomplete: they have no user's message", "warning"
     next = [f"tracewheel ingest --explain {shlex.quote(first)}"] if first else []
     if tone != "bad":
         profile = next_profile(options)

@@ -152,8 +152,23 @@ def curated_folder(options: argparse.Namespace) -> Path:
     folder = folder_of(options.curated, "--curated")
     for name in (TASKS_FILE, EPISODES_FILE):
         if not (folder / name).is_file():
-            raise DataError(f"--curated {folder}: holds no {name}; give the output of `tracewheel curate`")
+            raise DataError(f"--curated {folder}: holds no {name}; {_what_instead(folder)}")
     return folder
+
+
+def _what_instead(folder: Path) -> str:
+    """What a folder is that is no curation, and what to do."""
+    from tracewheel.report.doctor import LOOP_FILE
+    from tracewheel.traces.ingested_folder import TRACES_FOLDER
+
+    if (folder / TRACES_FOLDER).exists():
+        return (
+            "these are the traces of `tracewheel ingest`; make tasks of them first: "
+            f"tracewheel curate PROFILE.yaml --traces {shlex.quote(str(folder))} --out {shlex.quote(f'{folder}-curated')}"
+        )
+    if (folder / LOOP_FILE).is_file():
+        return f"this is a run; its tasks are in {curation_of(folder)}"
+    return "give the output of `tracewheel curate`"
 
 
 def curation_of(folder: Path) -> Path:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LONGEST, LINES, WIDE = 240, 80, 100
 FIELDS = ("id", "task", "session", "user", "created", "model", "outcome", "environment", "tokens")
 UNREAD_SHOWN, PROSE = 20, 80
+ASKED_ELSEWHERE = "where it stands outside the messages, name it as `prompt` of a mapping (docs/traces.md)"
 
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def show_explained(found: Explained, options: argparse.Namespace) -> None:
 
     from flows.console.encoding import clean
     from flows.console.look import Block, Card, counted, one_line, result_console, say, show_card
+    from tracewheel.traces.counts import is_asked
 
     console = result_console()
     original = Text(clean("\n".join(_pretty(found.original))), overflow="fold")
@@ -106,6 +108,9 @@ def show_explained(found: Explained, options: argparse.Namespace) -> None:
         show_card(Card("", parts=[part]))
         look_at = f"{len(found.unread)} fields are not in the trace; ingest.fields can map them (docs/traces.md)"
         tone = "warning" if len(longest[0][1]) >= PROSE else "good"
+    if not is_asked(trace):
+        rest = f"; {look_at}" if found.unread else ""
+        look_at, tone = f"incomplete, without a user's message: {ASKED_ELSEWHERE}{rest}", "warning"
     say(console, look_at, tone, [f"tracewheel ingest {shlex.quote(found.file)} --out data/ingested"])
 
 

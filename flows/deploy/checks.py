@@ -17,6 +17,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
 from tracewheel.core.store import disk_errors
+from tracewheel.policy.adapters import MODEL_FOLDER, no_base
 from tracewheel.policy.gguf_base import gguf_file, is_gguf
 from tracewheel.traces.discovery import find_files
 
@@ -276,7 +277,7 @@ def _check_base(base: str) -> None:
     folder = Path(base)
     if folder.is_dir():
         if not any(folder.glob("*.safetensors")):
-            raise DataError(f"policy.base: {folder} holds no .safetensors file")
+            raise DataError(f"policy.base: {folder} holds no .safetensors file; give {MODEL_FOLDER}")
         return
     import httpx
     from huggingface_hub import HfApi, snapshot_download
@@ -285,13 +286,12 @@ def _check_base(base: str) -> None:
     try:
         snapshot_download(base, local_files_only=True)
     except HFValidationError as error:
-        raise DataError(f"policy.base: '{base}' is neither a folder nor a model's name") from error
+        raise no_base(base, error) from error
     except LocalEntryNotFoundError:
         try:
             HfApi().model_info(base, timeout=ANSWER_SECONDS)
         except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
-            reason = "neither a folder nor a model that was downloaded, and the hub does not have it or does not answer"
-            raise DataError(f"policy.base: '{base}' is {reason}") from error
+            raise no_base(base, error) from error
 
 
 def user_server() -> str | None:

@@ -23,7 +23,7 @@ from prefect.types.entrypoint import EntrypointType
 from flows.deploy.checks import PROCESS_POOL, Plan
 from flows.deploy.turns import champion_key
 from flows.retrain import retrain
-from tracewheel.config.notify import NotifyConfig
+from tracewheel.config.operations import NotifyConfig
 from tracewheel.core.errors import ConfigError
 
 

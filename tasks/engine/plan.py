@@ -20,8 +20,7 @@ from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRA
 from tracewheel.evaluation.evaluate import samples_on
 from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.report.doctor import read_guard
-from tracewheel.sampling.budget import has_room
-from tracewheel.sampling.validation import best_of, validates
+from tracewheel.sampling.validation import best_of, has_room, validates
 
 # Sections that decide what a loop plays, beside those that the key of a rollout holds.
 STEERING = ("training", "sampler", "learner", "guard", "rubric", "evaluation")

@@ -42,7 +42,7 @@ def _gate(config: RetrainConfig) -> Iterator[Line]:
     few = tasks < config.gate.min_pairs
     yield Line(
         "gate",
-        "error" if few else "ok",
+        "warning" if few else "ok",
         f"look {look.number}; {tasks} held-out tasks show gains above {100 * power['visible_gain']:.0f} points",
         f"curation.held_out_tasks is below gate.min_pairs, {config.gate.min_pairs}: nothing could be promoted" if few else "",
     )

@@ -7,7 +7,7 @@ newest `MOST_LINES`. A run that starts has its decision in `decision.json` of it
 `work_dir/drift_looks.json` lists the looks at drift, the oldest first: `evidence` (a hash of the compared traces), `since` (the
 run that is compared with), `attempts` (new ones), `began` (UTC), `level`, `says` and `found`. A look is made when the new
 attempts have grown by a quarter since the last one, so that ticks every few minutes do not use up the year's error. The levels
-of any 365 days sum to at most `schedule.drift_level`, as those of the gates do (`evaluation.error_budget`), and the union bound
+of any 365 days sum to at most `DRIFT_LEVEL`, as those of the gates do (`evaluation.error_budget`), and the union bound
 holds whatever the dependence. The same evidence is the same look.
 """
 
@@ -237,6 +237,7 @@ def _written(moment: datetime) -> str:
 LOOKS_FILE = "drift_looks.json"
 FIELDS = {"evidence", "since", "attempts", "began", "level", "says", "found"}
 LEAST, GROWTH = 5, 1.25
+DRIFT_LEVEL = 0.1
 LOOKS_A_YEAR = 200  # about those of a run each ten days, with logs that arrive every night
 
 
@@ -252,8 +253,6 @@ def look_for_drift(run: Run, curated: Path, since: str, earlier: Path, now: date
     Returns:
         `found`, `says` and, once there was a look, its other fields.
     """
-    if not run.config.schedule.drift_level:
-        return {"found": False, "says": "drift is not tested (schedule.drift_level is 0)"}
     before, attempts = curated_attempts(earlier), curated_attempts(curated)
     after = attempts[~attempts["trace_id"].isin(before["trace_id"])]
     looks = read_looks(run.config.work_dir)
@@ -265,7 +264,7 @@ def look_for_drift(run: Run, curated: Path, since: str, earlier: Path, now: date
         if not ours:
             return {"found": False, "says": f"{len(after)} new attempts are too few to show a drift (needs {LEAST})"}
         return ours[-1] | {"says": f"{ours[-1]['says']} at {ours[-1]['attempts']} new attempts, tested again at {wanted}"}
-    config = GateConfig(confidence=1.0 - 2.0 * run.config.schedule.drift_level, gates_per_year=LOOKS_A_YEAR)
+    config = GateConfig(confidence=1.0 - 2.0 * DRIFT_LEVEL, gates_per_year=LOOKS_A_YEAR)
     level = level_of(config, place_in(looks, evidence, now, config))
     drift = find_drift(before, after, level)
     return {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.config import RetrainConfig
-from tracewheel.config.notify import HELD_EVENT, Happening
+from tracewheel.config.operations import HELD_EVENT, Happening
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.locks import hold_beside

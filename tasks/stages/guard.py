@@ -14,14 +14,14 @@ from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.policy.adapters import renumber
 from tracewheel.report.doctor import GUARD_FILE, read_families
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
-from tracewheel.sampling.episode_counts import count_episodes
-from tracewheel.sampling.guard import Action, Alarm, GuardEvent, IterationFigures, best_before, judge
+from tracewheel.sampling.guard import Action, Alarm, GuardEvent, IterationFigures, best_before, count_episodes, judge
 from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.flaws import offered_tools
 from tracewheel.scoring.score import SCORES_FILE
 
 METRICS = ("entropy", "kl", "grad_norm")
+SLOWER = 0.3  # what the learning rate is multiplied by each time
 
 
 @stage_task("go_back", code="tracewheel.policy.adapters", sections=GoBackSections)
@@ -97,7 +97,7 @@ class Guard:
         to = best_before(alarm, rates, config.rollout.lag)
         used = sum(event.action == "go_back" for event in self.events)
         action: Action = "note" if last else "go_back" if used < config.guard.attempts else "stop"
-        rate = config.learner.rate * (config.guard.factor if action == "go_back" else 1.0)
+        rate = config.learner.rate * (SLOWER if action == "go_back" else 1.0)
         event = GuardEvent(
             iteration, action, alarm.since, to, rate, tuple(item.to_record() for item in alarm.signals), self._name
         )

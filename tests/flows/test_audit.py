@@ -112,3 +112,17 @@ def test_a_run_audits_its_graders_for_the_gate(profile, finished, tmp_path, caps
     assert lineage["audit"]["sha256"] == digest_file(record / "audit.json")
     page = (record / "report.html").read_text()
     assert "The graders" in page and f"at most {made['exploitable']:.1%}" in page
+
+
+def test_other_folders_than_a_curation_are_named(profile_of_orders, tmp_path, capsys):
+    ingested, empty = tmp_path / "ingested", tmp_path / "empty"
+    (ingested / "traces.parquet").mkdir(parents=True)
+    empty.mkdir()
+    for folder, words in {
+        ingested: ["these are the traces of `tracewheel ingest`", f"tracewheel curate PROFILE.yaml --traces {ingested} --out"],
+        empty: ["holds no tasks.parquet; give the output of `tracewheel curate`"],
+    }.items():
+        assert main(["audit", profile_of_orders, "--curated", str(folder), "--out", str(tmp_path / "out")]) == 2
+        said = capsys.readouterr().err
+        assert f"--curated {folder}: " in said
+        assert all(word in said for word in words), said

@@ -117,7 +117,7 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "tasks",
         "template",
         "prompts",
-        "memory",
+        "base",
         "gate",
         "splits",
     }
@@ -213,14 +213,14 @@ MISTAKES = {
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
-    "no such base": (lambda b: b.set("policy", base="/no/base"), ("template", "error", "/no/base")),
+    "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),
     "prompts that leave no room": (
         lambda b: b.set("rollout", max_tokens=80),
         ("prompts", "error", "set rollout.max_tokens to at least"),
     ),
     "fewer held-out tasks than the gate takes": (
         lambda b: b.set("curation", held_out_tasks=8),
-        ("gate", "error", "below gate.min_pairs, 20"),
+        ("gate", "warning", "below gate.min_pairs, 20"),
     ),
     "a budget that is spent": (spend_the_budget, ("gate", "error", "spent its error budget", "gate.gates_per_year")),
 }

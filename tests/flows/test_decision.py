@@ -56,7 +56,7 @@ def test_a_plan_shows_what_a_scheduled_run_would_decide_and_notes_nothing(work):
 
     work.complete(120)
     assert planned() is None, "the profile has no schedule"
-    high, low = ("schedule.min_new_tasks=1000",), ("schedule.min_new_tasks=1", "schedule.drift_level=0")
+    high, low = ("schedule.min_new_tasks=1000",), ("schedule.min_new_tasks=1",)
     assert planned(*high)["starts"] is False and "which is complete" in planned(*high)["why"]
     work.write(140)
     assert planned(*high)["starts"] is None

@@ -18,7 +18,7 @@ from tracewheel.report.doctor import LOOP_FILE
 from tracewheel.scoring.score import write_scores
 
 TASKS, SAMPLES = 8, 4
-PROFILE = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1}})
+PROFILE = RetrainConfig.model_validate({"name": "test"})
 
 
 class Listener(Silent):
@@ -89,9 +89,16 @@ class Loop:
         return json.loads((self.run.record.path / name).read_text())
 
 
+@pytest.fixture(autouse=True)
+def one_iteration(monkeypatch):
+    """Figures cover one iteration, so that each test needs few."""
+    monkeypatch.setattr("tracewheel.report.doctor.checks.episodes.WINDOW", 1)
+    monkeypatch.setattr("tracewheel.report.doctor.checks.training.WINDOW", 1)
+
+
 @pytest.fixture
 def config():
-    return RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "stop_on": ["truncation"]}})
+    return RetrainConfig.model_validate({"name": "test", "doctor": {"stop_on": ["truncation"]}})
 
 
 def alarms(findings):
@@ -149,7 +156,7 @@ def test_after_a_resume_earlier_iterations_are_examined_too(tmp_path):
 def test_changed_limits_examine_the_run_again(tmp_path):
     loop = Loop(tmp_path)
     loop.go(1, cut=True)
-    lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"window": 1, "limits": {"truncation": [1, 1]}}})
+    lenient = RetrainConfig.model_validate({"name": "test", "doctor": {"limits": {"truncation": [1, 1]}}})
     assert [item.severity for item in Loop(tmp_path, lenient).go(1, cut=True) if item.check == "truncation"] == ["healthy"]
 
 

@@ -4,7 +4,7 @@ A profile is parsed once at the start of a command. Every unknown key, wrong typ
 with its path before anything runs. `--set a.b=c` overrides one value. Each run stores the resolved profile.
 """
 
-from tracewheel.config.advantages import (
+from tracewheel.config.algorithms import (
     AdvantageConfig,
     BatchAdvantageConfig,
     CriticConfig,
@@ -12,31 +12,44 @@ from tracewheel.config.advantages import (
     GaeAdvantageConfig,
     GroupAdvantageConfig,
     LeaveOneOutAdvantageConfig,
+    RateTrialsConfig,
     SuccessAdvantageConfig,
     TeacherAdvantageConfig,
 )
-from tracewheel.config.checks import AuditConfig, CheckName, DoctorConfig, GuardConfig, Limits
 from tracewheel.config.curation import (
     CurationConfig,
     DecontaminationConfig,
     DuplicatesConfig,
     RedactionConfig,
 )
-from tracewheel.config.endpoint import EndpointConfig, PricesConfig, TeacherConfig
-from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
-from tracewheel.config.harness import HarnessConfig
+from tracewheel.config.evaluation import (
+    AimsConfig,
+    ComparisonConfig,
+    CostObjective,
+    EvaluationConfig,
+    GateConfig,
+    ObjectiveConfig,
+    OverlongConfig,
+    PartObjective,
+    RubricConfig,
+    RubricTerm,
+)
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.learner import (
+    BackendConfig,
     CispoConfig,
     ClipConfig,
     CreditConfig,
+    DeepSpeedConfig,
     DpoConfig,
     EntropyConfig,
     GspoConfig,
     KlConfig,
     LearnerConfig,
     LikelihoodConfig,
+    MismatchConfig,
     OffPolicyConfig,
+    PassesConfig,
     PolicyGradientConfig,
     PositiveExamplesConfig,
     SapoConfig,
@@ -45,14 +58,11 @@ from tracewheel.config.learner import (
     ZeroVarianceConfig,
 )
 from tracewheel.config.loading import load_config, load_ingest_config, load_stored_config
-from tracewheel.config.passes import (
-    BackendConfig,
-    DeepSpeedConfig,
-    PassesConfig,
-)
+from tracewheel.config.operations import AuditConfig, CheckName, DoctorConfig, GuardConfig, Limits
 from tracewheel.config.placement import (
     EngineConfig,
     PlacementConfig,
+    ResourcesConfig,
     TransformersEngineConfig,
     VllmConfig,
     VllmEngineConfig,
@@ -68,8 +78,18 @@ from tracewheel.config.profile import (
     TrainingConfig,
     WarmStartConfig,
 )
-from tracewheel.config.rollout import ExplorationConfig, LocalWorkersConfig, RayWorkersConfig, RolloutConfig, WorkersConfig
-from tracewheel.config.rubric import CostObjective, ObjectiveConfig, OverlongConfig, PartObjective, RubricConfig, RubricTerm
+from tracewheel.config.rollout import (
+    EndpointConfig,
+    ExplorationConfig,
+    HarnessConfig,
+    LocalWorkersConfig,
+    PricesConfig,
+    RayWorkersConfig,
+    RolloutConfig,
+    SamplerConfig,
+    TeacherConfig,
+    WorkersConfig,
+)
 from tracewheel.config.sections import (
     AuditSections,
     BaselineSections,
@@ -93,7 +113,6 @@ from tracewheel.config.sections import (
     WarmStartSections,
     WorkerSections,
 )
-from tracewheel.config.training import MismatchConfig, RateTrialsConfig, ResourcesConfig, SamplerConfig
 
 __all__ = [
     "AdvantageConfig",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tracewheel.config.checks import LIMITS
+from tracewheel.config.operations import LIMITS
 
 FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
 
@@ -31,7 +31,7 @@ _OF_THE_FIRST: dict[str, str] = {
         "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows "
         "schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
         "weights zero_variance.kind "
-        "zero_variance.max_rounds zero_variance.min_groups"
+        "zero_variance.min_groups"
     ),
     "policy": "base device dtype tool_format",
     "rollout": ("engine.kind engine.slots group_size max_tokens max_turn_tokens max_turns temperature top_p"),
@@ -91,7 +91,7 @@ REMOVED: dict[str, str] = {
     **{f"learner.advantage.{name}": "V-trace is gone; delete the line" for name in ("vtrace", "rho_max", "c_max")},
     **_constants("learner.advantage", whiten=True),
     **_constants("learner.advantage.critic", rank=8, hidden=128),
-    **_constants("learner.zero_variance", limit=0.5),
+    **_constants("learner.zero_variance", limit=0.5, max_rounds=3),
     **_constants("learner.mismatch", another_model=1.0),
     **_constants("learner", margin=0.5),
     **_constants("learner.backend", timeout_minutes=30),
@@ -100,10 +100,10 @@ REMOVED: dict[str, str] = {
         f"rollout.exploration.{name}": "explore with rollout.temperature and exploration.environment_args; delete the line"
         for name in ("temperature_end", "temperature_spread", "epsilon", "tools")
     },
-    **_constants("rollout.engine", max_loras=2),
+    **_constants("rollout.engine", max_loras=2, enforce_eager=False),
     **_constants("rollout.harness", output_bytes=65536),
     **{name: value for rubric in ("rubric", "evaluation.rubric") for name, value in _of_a_rubric(rubric)},
-    **_constants("schedule", give_up_after=3),
+    **_constants("schedule", give_up_after=3, drift_level=0.1),
     **_constants("screening", false_alarms_per_year=1.0),
     **_constants("teacher", longest_wait=300),
     **_constants("baseline", longest_wait=300),
@@ -118,7 +118,7 @@ REMOVED: dict[str, str] = {
         "tracewheel-lab (plugins/lab)"
     ),
     "warm_start.lora.families": "train each adapter in a run of its own, with its own warm_start.lora",
-    **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0),
+    **_constants("guard", entropy=3.0, kl=10.0, grad_norm=10.0, kl_least=0.1, kl_most=5.0, factor=0.3),
 }
 
 
@@ -141,4 +141,6 @@ def without_removed(values: Any, path: str = "") -> Any:
     if not isinstance(values, dict):
         return values
     paths = {key: f"{path}.{key}" if path else str(key) for key in values}
-    return {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
+    kept = {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
+    # A section of which nothing is left may have gone with its settings; one that is still there has its defaults without it.
+    return {key: value for key, value in kept.items() if value != {} or not values[key]}

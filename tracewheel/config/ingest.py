@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
-from tracewheel.config.mapping import MappingConfig, path_or_constant
+from tracewheel.config.mapping import checked_mapping, path_or_constant
 from tracewheel.core.files import LARGEST_EXPANSION, LARGEST_SETTING
 from tracewheel.core.log_formats import AUTO, READERS, checked_format
 
@@ -27,11 +27,7 @@ class ReaderConfig(GivenKind):
     @model_validator(mode="after")
     def _check_mapping(self) -> ReaderConfig:
         if self.kind == "mapping":
-            try:
-                MappingConfig.model_validate(self.args)
-            except ValidationError as error:
-                problems = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
-                raise ValueError(f"mapping: {'; '.join(problems)}") from error
+            checked_mapping(self.args)
         return self
 
 

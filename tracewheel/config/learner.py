@@ -1,4 +1,4 @@
-"""The learner: orthogonal choices, and algorithms as named presets of them."""
+"""The learner: how tokens pass through the model, orthogonal choices of an update, and algorithms as presets of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,64 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from tracewheel.config.advantages import AdvantageConfig, GroupAdvantageConfig
-from tracewheel.config.algorithms import with_preset
+from tracewheel.config.algorithms import AdvantageConfig, GroupAdvantageConfig, with_preset
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
-from tracewheel.config.passes import PassesConfig
-from tracewheel.config.training import MismatchConfig
 from tracewheel.core.errors import ConfigError
+
+
+class LocalBackendConfig(Strict):
+    """Updates in one process."""
+
+    kind: Literal["local"] = "local"
+
+
+class DeepSpeedConfig(Strict):
+    """ZeRO (Rajbhandari et al. 2020) over several processes.
+
+    Stage 2 shards gradients and the optimiser's state, stage 3 the weights too. `offload` keeps the optimiser's state in
+    main memory, or `all`: the weights too (stage 3). Unless torchrun has started the update, it starts `processes`
+    processes (default: one for each GPU).
+    """
+
+    kind: Literal["deepspeed"] = "deepspeed"
+    processes: Count | None = None
+    stage: Literal[2, 3] = 2
+    offload: Literal["none", "optimizer", "all"] = "none"
+    overlap_comm: bool = True
+
+
+BackendConfig = Annotated[LocalBackendConfig | DeepSpeedConfig, Field(discriminator="kind")]
+
+
+class PassesConfig(Strict):
+    """How the tokens of an optimiser step pass through the model, whatever their number.
+
+    `weights`: train a LoRA adapter or the whole model. A step's tokens are cut into micro-batches of at most
+    `micro_batch_tokens` tokens, or one sequence, whose gradients add up. `layout` of a micro-batch: `padded`, `packed` into
+    one row without padding, or `shared_prefix`, packed with common beginnings only once. `gradient_checkpointing`
+    recomputes each layer in the backward pass, which takes a third longer and keeps a fraction of the memory: on by default,
+    as in TRL and verl. `backend`: one process or several.
+
+    Attributes:
+        RATES: The default learning rate by `weights`. LoRA takes about ten times the rate of full training (Schulman et al.
+            2025, "LoRA Without Regret").
+    """
+
+    RATES: ClassVar[dict[str, float]] = {}
+
+    max_grad_norm: Positive = 1.0
+    micro_batch_tokens: Count = 4096
+    layout: Literal["padded", "packed", "shared_prefix"] = "shared_prefix"
+    gradient_checkpointing: bool = True
+    weights: Literal["lora", "full"] = "lora"
+    backend: BackendConfig = LocalBackendConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_of_weights(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "learning_rate" in values or values.get("weights", "lora") not in cls.RATES:
+            return values
+        return {**values, "learning_rate": cls.RATES[values.get("weights", "lora")]}
 
 
 class CreditConfig(Strict):
@@ -28,18 +80,23 @@ class CreditConfig(Strict):
 Dual = Annotated[float, Field(gt=1.0)] | Literal["auto"] | None
 
 
-class ClipConfig(Strict):
-    """PPO's clipped surrogate.
+class DualConfig(Strict):
+    """A surrogate whose loss for negative advantages is bounded.
 
     `dual` bounds the loss of tokens with a negative advantage from above, at `dual` times the advantage (Ye et al. 2020).
     `auto` is their 3 in an update that corrects for a mismatch of sampler and trainer, where one bad token with a log-ratio
     far off would otherwise decide the step, and none (null) elsewhere.
     """
 
+    dual: Dual = "auto"
+
+
+class ClipConfig(DualConfig):
+    """PPO's clipped surrogate."""
+
     kind: Literal["clip"] = "clip"
     low: Positive = 0.2
     high: Positive | None = None
-    dual: Dual = "auto"
 
 
 class CispoConfig(Strict):
@@ -49,13 +106,12 @@ class CispoConfig(Strict):
     high: Positive = 5.0
 
 
-class GspoConfig(Strict):
-    """One clipped ratio a sequence: the geometric mean of its tokens' ratios. `dual` is as in `ClipConfig`."""
+class GspoConfig(DualConfig):
+    """One clipped ratio a sequence: the geometric mean of its tokens' ratios."""
 
     kind: Literal["gspo"] = "gspo"
     low: Positive = 3e-4
     high: Positive = 4e-4
-    dual: Dual = "auto"
 
 
 class SapoConfig(Strict):
@@ -109,13 +165,12 @@ class ZeroVarianceConfig(Strict):
     """What to do with groups whose rewards are all equal.
 
     `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus 0.5. `dynamic` drops them
-    and rolls out more tasks until `min_groups` groups carry a signal, at most `max_rounds` times (DAPO). `keep` gives
+    and rolls out more tasks until `min_groups` groups carry a signal, at most three times (DAPO). `keep` gives
     them advantage 0, which leaves only the KL term.
     """
 
     kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
     min_groups: Count = 16
-    max_rounds: Count = 3
 
 
 class OffPolicyConfig(Strict):
@@ -139,6 +194,24 @@ class OffPolicyConfig(Strict):
         if self.correction != "none" and self.proximal == "behaviour":
             raise ValueError("a correction compares two policies: set proximal to 'recompute'")
         return self
+
+
+class MismatchConfig(Strict):
+    """What to do when trainer and sampler give a policy's tokens different log-probabilities.
+
+    `correct` makes every update around the trainer's own log-probabilities and weights each token by trainer over sampler,
+    as `off_policy` says: by default per token, at most 2 (truncated importance sampling, Yao et al. 2025). `warn` changes
+    no update. `auto` corrects for every engine but the transformers engine, whose log-probabilities are the trainer's to
+    rounding; imitation and DPO weigh no token by a ratio, so there it warns. `stop` ends the run above `threshold`.
+
+    Only tokens of the policy being updated are compared: earlier versions are expected to differ. `threshold` is the mean
+    absolute difference, in nats a token, that is warned about. Above 1 nat a token the sampler serves another model, and
+    the run ends, whatever `action` says except `warn`. Both ends are decided by the mean without the largest 1% of the
+    differences, so that no outlier ends a run. `correct` and `stop` cost one more forward pass over an update's tokens.
+    """
+
+    threshold: Positive = 0.02
+    action: Literal["auto", "warn", "correct", "stop"] = "auto"
 
 
 class UpdateConfig(PassesConfig):

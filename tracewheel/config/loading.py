@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tracewheel.config.base import Strict
 from tracewheel.config.history import removed, without_removed
 from tracewheel.config.ingest import IngestConfig
+from tracewheel.config.mapping import checked_mapping
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import naming_nothing
@@ -95,7 +96,12 @@ def load_ingest_config(
 def _reader(name: str) -> dict[str, Any]:
     if not name.endswith((".yaml", ".yml")):
         return {"kind": name}
-    return {"kind": "mapping", "args": _read_yaml(Path(name), "a mapping reader")}
+    values = _read_yaml(Path(name), "a mapping reader")
+    try:
+        checked_mapping(values)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    return {"kind": "mapping", "args": values}
 
 
 def _read_yaml(path: Path, what: str) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tracewheel.config.base import Strict
 from tracewheel.core.paths import JsonPath
@@ -36,6 +37,31 @@ def _listed(value: Any) -> Any:
 
 def _one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
+
+
+def _fields(fields: dict[str, str]) -> dict[str, str]:
+    for name in ("environment", "prompt"):
+        if name in fields:
+            raise ValueError(f"'{name}' is a key of the mapping itself, beside 'fields'")
+    return fields
+
+
+def _environment(value: str | dict[str, Any]) -> str | dict[str, Any]:
+    """A path to the object, or its parts: paths, constants, or objects of them; numbers and truth values are constants."""
+    if isinstance(value, str):
+        return _path(value)
+    if "kind" not in value:
+        raise ValueError("'kind' is missing, as in kind: =module:Class")
+    return _parts(value)
+
+
+def _parts(value: dict[str, Any]) -> dict[str, Any]:
+    for part in value.values():
+        if isinstance(part, dict):
+            _parts(part)
+        elif isinstance(part, str):
+            path_or_constant(part)
+    return value
 
 
 def _role(name: str) -> str:
@@ -85,8 +111,9 @@ class MappingConfig(Strict):
     or a part of it; records of a group may lie apart. `messages` says where a message's parts are; several rules make
     several messages of one element (a question and its answer) or fit several kinds of elements. `roles` adds names of roles
     to the usual ones; `skip` leaves messages out. `system` is a system prompt apart from the conversation. A record is
-    recognised if the conversation is there and it has the values of `when`. `fields` are as in `ingest.fields`; the fields
-    in `required` must be there.
+    recognised if the conversation is there and it has the values of `when`. `prompt` is the user's first message where it is
+    not in the conversation. `environment` is the starting point that an environment makes a task of: a path to the whole
+    object, or its parts, each a path or a constant. `fields` are as in `ingest.fields`; the fields in `required` must be there.
     """
 
     conversation: Path
@@ -95,7 +122,35 @@ class MappingConfig(Strict):
     messages: Annotated[tuple[MessagePaths, ...], BeforeValidator(_one_or_more), Field(min_length=1)] = (MessagePaths(),)
     roles: dict[str, Role] = Field(default_factory=dict)
     system: PathOrConstant | None = None
+    prompt: PathOrConstant | None = None
+    environment: Annotated[str | dict[str, Any], AfterValidator(_environment)] | None = None
     tools: Path | None = None
-    fields: dict[str, PathOrConstant] = Field(default_factory=dict)
+    fields: Annotated[dict[str, PathOrConstant], AfterValidator(_fields)] = Field(default_factory=dict)
     required: tuple[str, ...] = ()
     when: dict[Path, Any] = Field(default_factory=dict)
+
+
+SECTIONS: dict[Any, type[Strict]] = {"messages": MessagePaths, "call": CallPaths}
+
+
+def checked_mapping(values: dict[str, Any]) -> MappingConfig:
+    """The mapping that these values are.
+
+    Raises:
+        ValueError: they are none; the message names each wrong key, the nearest that is right, and all that are allowed.
+    """
+    try:
+        return MappingConfig.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(f"mapping: {'; '.join(map(_described, error.errors()))}") from error
+
+
+def _described(problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] != "extra_forbidden":
+        return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+    *above, key = problem["loc"]
+    section = next((SECTIONS[name] for name in reversed(above) if name in SECTIONS), MappingConfig)
+    allowed = list(section.model_fields)
+    near = difflib.get_close_matches(str(key), allowed, n=1)
+    return f"{where}: no such key{f'; did you mean {near[0]}?' if near else ''} (allowed: {', '.join(allowed)})"

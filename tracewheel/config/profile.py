@@ -6,20 +6,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from tracewheel.config.algorithms import RateTrialsConfig
 from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
-from tracewheel.config.checks import AuditConfig, DoctorConfig, GuardConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.endpoint import EndpointConfig, TeacherConfig
-from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig
+from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig, RubricConfig, judges_of
 from tracewheel.config.ingest import IngestConfig
-from tracewheel.config.learner import LearnerConfig, PolicyGradientConfig
-from tracewheel.config.operations import ScheduleConfig, ScreeningConfig
-from tracewheel.config.passes import PassesConfig
-from tracewheel.config.placement import PlacementConfig, TransformersEngineConfig, check_placement
-from tracewheel.config.precision import choose_dtype
-from tracewheel.config.rollout import RolloutConfig
-from tracewheel.config.rubric import RubricConfig, judges_of
-from tracewheel.config.training import RateTrialsConfig, ResourcesConfig, SamplerConfig
+from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
+from tracewheel.config.operations import AuditConfig, DoctorConfig, GuardConfig, ScheduleConfig, ScreeningConfig
+from tracewheel.config.placement import (
+    PlacementConfig,
+    ResourcesConfig,
+    TransformersEngineConfig,
+    check_placement,
+    choose_dtype,
+)
+from tracewheel.config.rollout import EndpointConfig, RolloutConfig, SamplerConfig, TeacherConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS

@@ -1,33 +1,174 @@
-"""How episodes are sampled, and what explores."""
+"""How tasks are chosen and episodes sampled: by the policy, a model behind an endpoint, or a program with its own loop."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, Tag, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
-from tracewheel.config.base import Count, NotNegative, Positive, Strict, kind_or
-from tracewheel.config.harness import HarnessConfig
+from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict, kind_or
 from tracewheel.config.placement import EngineConfig, TransformersEngineConfig
 
+# Settings that do not influence what the model replies.
+HOW_ASKED = {
+    "concurrency",
+    "timeout",
+    "retries",
+    "api_key_variable",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "prices",
+    "budget",
+}
 
-class LocalWorkersConfig(Strict):
-    """`count` processes on this machine, each with `threads` torch threads."""
+
+class PricesConfig(Strict):
+    """Prices of a million tokens, in any currency. `cached_input` is the price of prompt tokens from the endpoint's cache."""
+
+    input: NotNegative
+    output: NotNegative
+    cached_input: NotNegative | None = None
+
+    def cost(self, prompt: int, cached: int, completion: int) -> float:
+        """The cost of a reply; `prompt` includes the `cached` tokens."""
+        known = self.input if self.cached_input is None else self.cached_input
+        return ((prompt - cached) * self.input + cached * known + completion * self.output) / 1e6
+
+
+class EndpointConfig(Strict):
+    """A model behind an OpenAI-compatible endpoint.
+
+    `/chat/completions` is appended to `endpoint`. The key is read from the environment variable `api_key_variable`; if
+    that is unset, no key is sent. `concurrency` episodes are played at once. A request without an answer after `timeout`
+    seconds, or with a retryable error, is repeated up to `retries` times, after the wait that the endpoint asks for. A
+    wait of more than 300 seconds is an error. At most `requests_per_minute` requests and `tokens_per_minute` tokens are
+    sent in any minute. `prices` give replies a cost; a command stops before the cost exceeds `budget`.
+
+    `token_ids` asks the endpoint for token ids and log-probabilities, which vLLM's server returns. They are taken before
+    the temperature is applied, unless `processed_logprobs` is set (vLLM's `--logprobs-mode processed_logprobs`). `extra`
+    holds further fields of the request body; null removes a field. The profile's `rollout` bounds the number of turns.
+    """
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://")]
+    model: Annotated[str, Field(min_length=1)]
+    api_key_variable: str = "OPENAI_API_KEY"
+    temperature: NotNegative = 1.0
+    max_turn_tokens: Count = 1024
+    concurrency: Count = 8
+    timeout: Positive = 60.0
+    retries: Annotated[int, Field(ge=0)] = 4
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    prices: PricesConfig | None = None
+    budget: Positive | None = None
+    token_ids: bool = False
+    processed_logprobs: bool = False
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_budget_and_extra(self) -> EndpointConfig:
+        if self.budget is not None and self.prices is None:
+            raise ValueError("a budget needs prices: set prices.input and prices.output")
+        for name in ("model", "messages", "tools", "stream", "n"):
+            if self.extra.get(name) is not None:
+                raise ValueError(f"extra.{name}: set by Tracewheel, which asks for one whole reply")
+        return self
+
+
+class TeacherConfig(EndpointConfig):
+    """A teacher behind an endpoint, which plays each training task `samples` times (`tracewheel teach`).
+
+    The profile's `rollout` bounds the length of a demonstration.
+    """
+
+    samples: Count = 4
+
+
+# Variables that a program is given by the harness itself.
+OWN_VARIABLES = frozenset({"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "TMPDIR"})
+OWN_PREFIX = "TRACEWHEEL_"
+PYTHONS = ("python", "python3")
+
+
+class HarnessConfig(Strict):
+    """A program that is an agent, started once for each episode.
+
+    `command` is run in the folder `cwd` (null: where Tracewheel was started); `python` as its first word is the interpreter
+    that runs Tracewheel, any other name is looked up on the PATH. The program gets a few harmless variables of our
+    environment, those that `pass_env` names, those in `env`, and the base URLs and keys of its episode. `code` names the files
+    and folders that the program is made of, by default the files that the command names: a change in them is a change of the
+    profile.
+
+    `task_on`: where the program finds its task, as JSON: on its standard input, in a file (`TRACEWHEEL_TASK_FILE`) or in a
+    variable (`TRACEWHEEL_TASK`). `tools`: how the episode's environment is served beside it, over HTTP or MCP; with `none` the
+    program has its own tools, no environment is made, and verifiers see only what the program says.
+
+    `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and,
+    where `memory_mb` is set, that much address space. Of what it prints the last 64 KiB are kept. With `preload`,
+    Python modules are imported once, and each program starts as a fork of that process: it saves an agent on a large SDK most
+    of its start.
+
+    `credit`: which of an episode's branches its reward reaches: all, the one of the last turn, or by agent.
+    """
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    cwd: str | None = None
+    env: dict[str, str] = Field(default={})
+    pass_env: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    task_on: Literal["stdin", "file", "env"] = "stdin"
+    tools: Literal["none", "http", "mcp"] = "http"
+    credit: Literal["all", "last", "per_agent"] = "all"
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
+    seconds: Positive = 600.0
+    max_requests: Count = 200
+    memory_mb: Count | None = None
+    preload: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> HarnessConfig:
+        if own := sorted(name for name in [*self.env, *self.pass_env] if name in OWN_VARIABLES or name.startswith(OWN_PREFIX)):
+            raise ValueError(f"env and pass_env cannot set {', '.join(own)}: the harness does, for each episode")
+        if bad := sorted(name for name in [*self.env, *self.pass_env] if not name or "=" in name or "\0" in name):
+            raise ValueError(f"env and pass_env: {bad[0]!r} is no name of a variable")
+        if any("\0" in text for text in [*self.command, *self.env.values()]):
+            raise ValueError("command and env cannot hold NUL characters")
+        if self.preload and not self.python_program:
+            raise ValueError(
+                "preload forks a Python process: it needs a command as [python, FILE.py, ...] or [python, -m, MODULE, ...]"
+            )
+        return self
+
+    @property
+    def python_program(self) -> bool:
+        """Whether the command is an interpreter of Python with a script or a module, and no options before it."""
+        name = self.command[0].rpartition("/")[2]
+        if not name.startswith("python") or len(self.command) < 2:
+            return False
+        return len(self.command) > 2 if self.command[1] == "-m" else not self.command[1].startswith("-")
+
+
+class WorkerCountConfig(Strict):
+    """`count` workers sample at once."""
+
+    count: Count = 1
+
+
+class LocalWorkersConfig(WorkerCountConfig):
+    """Processes on this machine, each with `threads` torch threads."""
 
     kind: Literal["local"] = "local"
-    count: Count = 1
     threads: Count = 1
 
 
-class RayWorkersConfig(Strict):
-    """`count` workers on a Ray cluster, each with `cpus` CPUs and `gpus` GPUs.
+class RayWorkersConfig(WorkerCountConfig):
+    """Workers on a Ray cluster, each with `cpus` CPUs and `gpus` GPUs.
 
     `address` is the address of a running cluster, or `auto` for the one this machine belongs to; null starts one here.
     """
 
     kind: Literal["ray"]
     address: str | None = None
-    count: Count = 1
     cpus: NotNegative = 1.0
     gpus: NotNegative = 0.0
 
@@ -56,7 +197,14 @@ class ExplorationConfig(Strict):
         return values
 
 
-class RolloutConfig(Strict):
+class TokenSamplingConfig(Strict):
+    """How tokens are sampled: at `temperature`, of the likeliest ones that together have the probability `top_p`."""
+
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+
+class RolloutConfig(TokenSamplingConfig):
     """How episodes are sampled. `max_tokens` bounds a whole trajectory, `max_turn_tokens` a single turn.
 
     4,096 tokens hold an agent's system prompt, its tools and a dozen turns, within the window of nearly every model; 512 a
@@ -79,8 +227,6 @@ class RolloutConfig(Strict):
 
     engine: EngineConfig = TransformersEngineConfig()
     group_size: Annotated[int, Field(ge=2, le=64)] = 8
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     max_turns: Count = 20
     max_tokens: Count = 4096
     max_turn_tokens: Count = 512
@@ -105,3 +251,17 @@ class RolloutConfig(Strict):
     def lag(self) -> int:
         """The maximum age, in updates, of the policy that sampled a token that is trained on."""
         return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
+
+
+class SamplerConfig(Strict):
+    """Sampling of tasks by each task's Beta posterior of success.
+
+    `difficulty` favours tasks solved less often than `target`; `learnability` weights by p(1-p); `uniform` ignores the
+    posterior; `self_evolving` weights as `difficulty` does and adds variants of tasks that keep failing. `pooling` is the
+    number of attempts that the success of a task's family and tier counts for each of their tasks, 0 for none: with it a
+    few rollouts of a family say which of its untried tasks to prefer.
+    """
+
+    kind: Literal["difficulty", "learnability", "uniform", "self_evolving"] = "difficulty"
+    target: Share = 0.6
+    pooling: Annotated[float, Field(ge=0.0)] = 0.0

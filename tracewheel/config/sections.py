@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from tracewheel.config.algorithms import RateTrialsConfig
 from tracewheel.config.base import Count, Strict
-from tracewheel.config.checks import AuditConfig, DoctorConfig
 from tracewheel.config.curation import CurationConfig
-from tracewheel.config.endpoint import EndpointConfig, TeacherConfig
-from tracewheel.config.evaluation import EvaluationConfig, GateConfig
+from tracewheel.config.evaluation import EvaluationConfig, GateConfig, RubricConfig
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig
+from tracewheel.config.operations import AuditConfig, DoctorConfig
 from tracewheel.config.placement import PlacementConfig
 from tracewheel.config.profile import EnvironmentConfig, PolicyConfig, TrackingConfig, TrainingConfig, WarmStartConfig
-from tracewheel.config.rollout import RolloutConfig
-from tracewheel.config.rubric import RubricConfig
-from tracewheel.config.training import RateTrialsConfig, SamplerConfig
+from tracewheel.config.rollout import EndpointConfig, RolloutConfig, SamplerConfig, TeacherConfig
 
 
 class Sections(Strict):

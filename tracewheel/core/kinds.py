@@ -19,11 +19,13 @@ from tracewheel.core.types import canonical_json
 
 # The methods that a class must have, by sort: all of one of these. Other classes are not made, whoever names them.
 METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "environment": (("tools", "task_from_log", "reset", "step", "snapshot"),),
+    "environment": (("step",),),
     "verifier": (("verify",), ("verify_episode",), ("verify_group",)),
     "user": (("begin", "reply"),),
     "reader": (("recognises", "read"),),
 }
+# Methods that most environments have: one that is missing beside another of nearly its name is misspelt.
+USUAL = {"environment": ("tools", "task_from_log", "reset", "step", "snapshot")}
 REACHING = ("endpoint", "unsafe_local")  # a simulated user, a sandbox
 
 
@@ -167,12 +169,17 @@ def _check_methods(found: Any, what: str, label: str) -> None:
     if not isinstance(found, type):
         raise ConfigError(f"{label} is no class but a {type(found).__name__}; name a class, as 'module:Class'")
     missing = [[name for name in names if not callable(getattr(found, name, None))] for names in METHODS.get(what, ())]
+    near_misses = [(name, near) for name in USUAL.get(what, ()) if (near := _near_miss(found, name))]
+    if near_misses:
+        raise ConfigError(f"{label} has no method {', '.join(f'{name} (there is {near})' for name, near in near_misses)}")
     if missing and all(missing):
-        least = min(missing, key=len)
-        near = {name: difflib.get_close_matches(name, dir(found), n=1) for name in least}
-        named = [f"{name} (there is {near[name][0]})" if near[name] else name for name in least]
-        others = [name for names in missing if len(names) == len(least) for name in names if name not in least]
-        raise ConfigError(f"{label} has no method {', '.join(named)}{''.join(f' or {name}' for name in others)}")
+        raise ConfigError(f"{label} has no method {' or '.join(dict.fromkeys(name for names in missing for name in names))}")
+
+
+def _near_miss(found: type, name: str) -> str | None:
+    """The method that was meant, where a class lacks one and has another with nearly its name."""
+    near = [] if callable(getattr(found, name, None)) else difflib.get_close_matches(name, dir(found), n=1, cutoff=0.85)
+    return near[0] if near else None
 
 
 def _needs_arguments(found: type) -> bool:

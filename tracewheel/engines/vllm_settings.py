@@ -42,7 +42,6 @@ class VllmSettings:
     data_parallel_size: int
     gpu_memory_utilization: float
     kv_cache_gib: float | None
-    enforce_eager: bool
     sleeps: bool = False
 
     @classmethod
@@ -61,7 +60,6 @@ class VllmSettings:
             data_parallel_size=engine.data_parallel_size if isinstance(engine, VllmServerConfig) else 1,
             gpu_memory_utilization=engine.gpu_memory_utilization,
             kv_cache_gib=engine.kv_cache_gib,
-            enforce_eager=engine.enforce_eager,
             sleeps=config.placement.share == "sleep" and config.policy.device != "cpu",
         )
 
@@ -79,7 +77,6 @@ class VllmSettings:
             "max_cpu_loras": MAX_LORAS + 1,
             "max_lora_rank": self.max_rank,
             "tensor_parallel_size": self.tensor_parallel_size,
-            "enforce_eager": self.enforce_eager,
             "logits_processors": [DRAWS],
             "logprobs_mode": "processed_logits",
             "generation_config": "vllm",

@@ -1,20 +1,22 @@
-"""Which trajectories take part in an update, and the advantage of each of their tokens."""
+"""Which trajectories take part in an update, the advantage of each of their tokens, and the numbers that go on to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.config import GaeAdvantageConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
+from tracewheel.config import GaeAdvantageConfig, KlConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json, write_json
 from tracewheel.learner.advantages import advantage_function, whiten, zero_variance, zero_variance_share
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.forward_passes import ForwardPasses
-from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.policy_versions import staleness
 from tracewheel.learner.scored_trajectories import rewards_of, truncated, with_certainty, with_finite_logprobs
 from tracewheel.learner.token_advantages import (
@@ -30,6 +32,39 @@ from tracewheel.policy.adapters import policy_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+FILE = "learner.json"
+
+
+@dataclass
+class LearnerState:
+    """The adapted KL weight, and the mean entropy of the last step (nats). `domains` is empty since 0.2."""
+
+    kl_weight: float
+    entropy: float | None = None
+    domains: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: Path, kl: KlConfig) -> Self:
+        """Read the state of the previous update, or start a new one. Without a KL target the profile's KL weight holds.
+
+        Raises:
+            DataError: the file does not hold a learner's state.
+        """
+        state = cls(kl.weight)
+        if (folder / FILE).is_file():
+            try:
+                state = cls(**read_json(folder / FILE))
+            except TypeError as error:
+                raise DataError(f"{folder / FILE}: not a learner's state: {error}") from error
+        if kl.target is None:
+            state.kl_weight = kl.weight
+        return state
+
+    def save(self, out: Path) -> None:
+        """Write it; equal states give equal bytes."""
+        write_json(out / FILE, vars(self))
 
 
 class AdvantageEstimator:

@@ -1,4 +1,4 @@
-"""Micro-batches: stored trajectories as tensors that fit in memory."""
+"""Micro-batches: stored trajectories as tensors that fit in memory, and generic text that is mixed into every step."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from tracewheel.learner.losses import StepTotals
 
 if TYPE_CHECKING:
     import pandas as pd
+import random
+from pathlib import Path
+
+from tracewheel.config import UpdateConfig
+from tracewheel.policy.limits import read_token_ids
 
 
 @dataclass(frozen=True)
@@ -203,6 +208,12 @@ def turn_numbers(action_mask: Sequence[int], forks: Forks = ()) -> list[int]:
     return numbers
 
 
+def turn_starts(turns: Tensor) -> Tensor:
+    """[B, T] bool: the first token of each turn. `turns` [B, T] is -1 off the actions."""
+    before = torch.cat([torch.full_like(turns[:, :1], -1), turns[:, :-1]], 1)
+    return (turns >= 0) & (turns != before)
+
+
 def _rows(trajectories: pd.DataFrame, advantages: Sequence[float] | Sequence[Sequence[float]]) -> list[_Row]:
     temperatures = trajectories["temperature"] if "temperature" in trajectories else [1.0] * len(trajectories)
     columns = zip(
@@ -268,3 +279,28 @@ def _pad(rows: list[_Row], padding: int) -> Batch:
         rows=torch.tensor([row.position for row in rows]),
         before=torch.tensor(before) if any(row.forks for row in rows) else None,
     )
+
+
+REPLAY_WEIGHT = 0.3  # of the text's loss, beside that of the trajectories
+
+
+class ReplayText:
+    """Tokenised examples with a loss mask; each step draws a few.
+
+    Raises:
+        DataError: the file cannot be read.
+        ConfigError: its ids are those of another tokenizer than the base's.
+    """
+
+    def __init__(self, config: UpdateConfig, base: str) -> None:
+        self._rows = config.replay_rows if config.replay_path else 0
+        self._cap = config.micro_batch_tokens
+        if self._rows:
+            self._table = read_token_ids(Path(str(config.replay_path)), base, "learner.replay_path")
+
+    def draw(self, rng: random.Random) -> list[Batch]:
+        """The batches of one step; empty when the profile mixes in no text."""
+        if not self._rows:
+            return []
+        chosen = sorted(rng.sample(range(len(self._table)), min(self._rows, len(self._table))))
+        return text_batches(self._table.iloc[chosen], self._cap)

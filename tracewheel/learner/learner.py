@@ -20,15 +20,14 @@ from torch import Tensor
 
 from tracewheel.config import GaeAdvantageConfig, OffPolicyConfig, PolicyGradientConfig, SurrogateConfig, UpdateSections
 from tracewheel.core.progress import report
-from tracewheel.learner.advantage_estimator import AdvantageEstimator
+from tracewheel.learner.advantage_estimator import AdvantageEstimator, LearnerState
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
-from tracewheel.learner.batch import Batch, step_totals
+from tracewheel.learner.batch import REPLAY_WEIGHT, Batch, ReplayText, step_totals
 from tracewheel.learner.fidelity import row_figures
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.learner_state import LearnerState
 from tracewheel.learner.learning_rate import learning_rate
 from tracewheel.learner.losses import (
     Diagnostics,
@@ -41,13 +40,11 @@ from tracewheel.learner.losses import (
     policy_loss,
     positive_example_loss,
 )
-from tracewheel.learner.losses.kl import adapted_weight, k3
-from tracewheel.learner.mismatch import act_on, corrected, resolved, with_dual_clip
-from tracewheel.learner.mismatch_statistics import MismatchStatistics, mismatch_of
+from tracewheel.learner.losses.ratios import adapted_weight, k3
+from tracewheel.learner.mismatch import MismatchStatistics, act_on, corrected, mismatch_of, resolved, with_dual_clip
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import add_cross_entropy, pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
-from tracewheel.learner.replay_text import REPLAY_WEIGHT, ReplayText
 from tracewheel.learner.scored_trajectories import succeeded
 from tracewheel.learner.trajectory_table import TrajectoryTable
 from tracewheel.learner.value_learner import ValueLearner

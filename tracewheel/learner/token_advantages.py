@@ -22,11 +22,10 @@ from tracewheel.learner.advantages import (
     turn_advantages,
     zero_variance,
 )
-from tracewheel.learner.advantages.group_statistics import at_the_baseline
+from tracewheel.learner.advantages.group import at_the_baseline
 from tracewheel.learner.batch import Batch, forks_of, turn_numbers
 from tracewheel.learner.losses import kl_term
-from tracewheel.learner.losses.bounds import LOG_RATIO_BOUND
-from tracewheel.learner.losses.kl import k3
+from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable

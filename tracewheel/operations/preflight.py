@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
-from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named
 from tracewheel.core.types import Task, Trace
@@ -19,6 +20,7 @@ from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
 from tracewheel.environments import close_environment, make_environment, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
@@ -31,6 +33,7 @@ TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are 
 SECONDS = 4.0  # for replays
 SLOW_CALL = 0.1  # seconds
 GIB = 1 << 30
+NEEDED = ("tools", "task_from_log", "reset", "step", "snapshot")
 LEFT_OUT = "curation leaves such tasks out; if all are, nothing is left to train on"
 
 
@@ -58,6 +61,7 @@ class _Looked:
     config: RetrainConfig
     traces: list[Trace] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
+    has_base: bool = False
     whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
 
     @property
@@ -74,9 +78,9 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "logs": _logs,
         "replays": _replays,
         "probes": _probes,
+        "base": _base,
         "template": _template,
         "prompts": _prompts,
-        "memory": _memory,
     }
     for name, check in checks.items():
         try:
@@ -92,6 +96,8 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
 def _environment(looked: _Looked) -> Iterator[Line]:
     kind = looked.config.environment.spec
     environment = make_environment(kind)
+    if missing := [name for name in NEEDED if not callable(getattr(environment, name, None))]:
+        raise ConfigError(f"environment '{looked.config.environment.kind}' has no method {', '.join(missing)}")
     try:
         tools = environment.tools()
     finally:
@@ -224,7 +230,15 @@ def _probes(looked: _Looked) -> Iterator[Line]:
     yield Line("tasks", "ok", f"{len(tasks)} played: doing nothing fails, and two runs agree")
 
 
+def _base(looked: _Looked) -> Iterator[Line]:
+    folder = base_folder(str(looked.config.policy.base))
+    looked.has_base = True
+    yield from _memory(folder)
+
+
 def _template(looked: _Looked) -> Iterator[Line]:
+    if not looked.has_base:
+        return
     policy = looked.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
     check, _ = check_base(Checked(str(policy.base), chosen, policy.chat_template, policy.template_options))
@@ -235,26 +249,24 @@ def _template(looked: _Looked) -> Iterator[Line]:
 
 
 def _prompts(looked: _Looked) -> Iterator[Line]:
-    if not looked.tasks:
+    if not looked.tasks or not looked.has_base:
         return
     warning = check_prompts(RolloutSections.of(looked.config), looked.tasks)
     says = f"leave room for turns of {looked.config.rollout.max_turn_tokens} tokens in {looked.config.rollout.max_tokens}"
     yield Line("prompts", "warning" if warning else "ok", warning or says)
 
 
-def _memory(looked: _Looked) -> Iterator[Line]:
-    from tracewheel.policy.adapters import base_folder
-
-    folder = base_folder(str(looked.config.policy.base))
+def _memory(folder: Path) -> Iterator[Line]:
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     free = available()
     if not weights or free is None:
+        yield Line("base", "ok", str(folder))
         return
     says = f"{weights / GIB:.2f} GiB of weights, {free / GIB:.1f} GiB of memory free"
     if 2 * weights > free:
-        yield Line("memory", "error", says, "a run needs more than twice the weights: take a smaller base, or free memory")
+        yield Line("base", "error", says, "a run needs more than twice the weights: take a smaller base, or free memory")
     else:
-        yield Line("memory", "ok", says)
+        yield Line("base", "ok", says)
 
 
 def _count(number: int, noun: str) -> str:

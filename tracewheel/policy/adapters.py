@@ -6,6 +6,7 @@ A state folder holds `adapter/` or `model/`. `adapter/` has PEFT's files and `ad
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 ADAPTER, MODEL = "adapter", "model"
 ADAPTER_INFO, MODEL_INFO = "adapter.json", "model.json"
+MODEL_FOLDER = "a model's folder (config.json, the tokenizer, *.safetensors)"
 # A model's tokenizer and template files.
 TEXT_FILES = (
     "tokenizer*",
@@ -74,7 +76,33 @@ def base_folder(base: str) -> Path:
     try:
         return Path(snapshot_download(base))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
-        raise DataError(f"policy.base: '{base}' is neither a folder nor a model that can be downloaded: {error}") from error
+        raise no_base(base, error) from error
+
+
+def no_base(base: str, error: Exception) -> DataError:
+    """The refusal of a base that is neither a folder nor to be had from the hub, whose own words are for its callers.
+
+    Args:
+        base: As the profile names it.
+        error: What the hub's library raised.
+    """
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    path = Path(base)
+    if path.is_file():
+        reason = "it is a file"
+    elif isinstance(error, HFValidationError):
+        reason = f"{path.absolute()} does not exist, and names of models are OWNER/NAME"
+    elif isinstance(error, RepositoryNotFoundError):
+        reason = "the Hugging Face hub has no such model, or not for you (`hf auth login`)"
+    elif isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
+        reason = f"{path.absolute()} does not exist, no such model was downloaded before, and the hub does not answer"
+    else:
+        reason = " ".join(str(error).split())
+    beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1)
+    meant = f"; did you mean '{path.parent / near[0]}'?" if near else f"; give {MODEL_FOLDER} or a model of the hub"
+    return DataError(f"policy.base: '{base}' is neither a folder nor a model that can be downloaded: {reason}{meant}")
 
 
 def base_hash(base: str) -> str:
@@ -88,7 +116,7 @@ def base_hash(base: str) -> str:
     folder = base_folder(base)
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise DataError(f"policy.base: {folder} holds no .safetensors file")
+        raise DataError(f"policy.base: {folder} holds no .safetensors file; give {MODEL_FOLDER}")
     return files_hash([folder / "config.json", *weights])
 
 

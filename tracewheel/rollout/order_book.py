@@ -12,9 +12,9 @@ from tracewheel.rollout.orders import Order
 from tracewheel.rollout.rollout import Progress
 from tracewheel.rollout.training_tasks import training_tasks
 from tracewheel.rollout.trajectory_queue import ClaimedGroups, TrajectoryQueue
-from tracewheel.sampling.budget import has_room
 from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.sampling.seeds import rollout_seed
+from tracewheel.sampling.validation import has_room
 
 POLL_SECONDS = 0.05
 

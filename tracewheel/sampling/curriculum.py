@@ -17,8 +17,7 @@ from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import VariantMaker, make_environment
-from tracewheel.sampling.pooling import Kin
-from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.sampler import Kin, TaskSampler
 
 if TYPE_CHECKING:
     import pandas as pd

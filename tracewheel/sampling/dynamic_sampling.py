@@ -3,7 +3,7 @@ arXiv:2503.14476).
 
 A group carries a signal when the rewards of its scored samples differ. An iteration rolls out its
 tasks; while fewer than `learner.zero_variance.min_groups` groups carry a signal it rolls out tasks not yet tried in it,
-at most `max_rounds` times, and the update gets all of them. The rounds depend on stored scores alone, so a resumed run
+at most three times, and the update gets all of them. The rounds depend on stored scores alone, so a resumed run
 takes the same ones.
 """
 
@@ -19,6 +19,7 @@ from tracewheel.config import LearnerConfig, TrainingConfig
 from tracewheel.scoring.score import read_scores
 
 SAME = 1e-8
+MAX_REFILLS = 3
 
 
 def refill_size(
@@ -35,7 +36,7 @@ def refill_size(
         used: How many episodes of the budget are used, those of these rounds included.
     """
     settings = learner.zero_variance if learner.kind != "dpo" else None
-    if settings is None or settings.kind != "dynamic" or len(scores) > settings.max_rounds:
+    if settings is None or settings.kind != "dynamic" or len(scores) > MAX_REFILLS:
         return 0
     groups, signal = count_groups(scores)
     missing = settings.min_groups - signal

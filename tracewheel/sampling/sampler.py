@@ -1,7 +1,7 @@
 """Difficulty-weighted sampling: which tasks an iteration rolls out.
 
 Each task has a Beta posterior of the policy's success on it, Beta(1 + successes, 1 + failures) with
-decayed counts. With `pooling`, tasks of a family and tier tell of each other (`pooling.py`). Its weight is
+decayed counts. With `pooling`, tasks of a family and tier tell of each other (`pooled`). Its weight is
 
 - `difficulty`: the posterior probability that success is below the target, the regularised
   incomplete beta function I_target(1 + successes, 1 + failures): near 1 for what the policy fails,
@@ -29,9 +29,38 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.difficulty import PassCounts, beta_below
-from tracewheel.sampling.pooling import Kin, pooled
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
+
+Kin = Mapping[str, tuple[str, int]]  # family and tier by task id
+
+
+def pooled(
+    evidence: Mapping[str, tuple[float, float]], kin: Kin, attempts: float
+) -> dict[tuple[str, int], tuple[float, float]]:
+    """What to add to the successes and failures of each task, by family and tier.
+
+    Args:
+        evidence: Successes and failures by task id; those of tasks that are not in `kin` are left out.
+        kin: Family and tier of each task.
+        attempts: k, the number of attempts that kin counts for.
+    """
+    families: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    tiers: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for task_id in sorted(evidence.keys() & kin.keys()):  # sums of floats depend on the order
+        for counts in (families[kin[task_id][0]], tiers[kin[task_id]]):
+            counts[0] += evidence[task_id][0]
+            counts[1] += evidence[task_id][1]
+    told = {}
+    for family, tier in sorted(set(kin.values())):
+        successes, failures = families[family]
+        of_family = (1.0 + successes) / (2.0 + successes + failures)
+        solved, failed = tiers[family, tier]
+        rate = (attempts * of_family + solved) / (attempts + solved + failed)
+        strength = min(attempts, successes + failures)
+        told[family, tier] = (strength * rate, strength * (1.0 - rate))
+    return told
+
 
 STATE_VERSION = 1
 

@@ -1,4 +1,4 @@
-"""Which iterations are candidates, and how candidates are ranked."""
+"""Which iterations a loop has room for, which are candidates, and how candidates are ranked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
 from tracewheel.config import TrainingConfig
+
+
+def has_room(budget: int | None, used: int, wanted: int) -> bool:
+    """Whether another iteration of `wanted` episodes fits in the rest of the budget; None is no limit."""
+    return budget is None or used + wanted <= budget
+
 
 VALIDATION_SAMPLES = 1
 MODES = ("greedy", "sampled")

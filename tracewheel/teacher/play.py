@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EndpointConfig, PlaySections
-from tracewheel.config.endpoint import HOW_ASKED
+from tracewheel.config.rollout import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
 from tracewheel.engines.chat_reply import Message, Reply

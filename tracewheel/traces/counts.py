@@ -9,14 +9,21 @@ from typing import Any
 from tracewheel.core.types import Trace
 
 NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results", "unreadable_times")
-FORGOTTEN = "forgotten"  # in a report only where somebody was
+FORGOTTEN, WITHOUT_USER = "forgotten", "without_user"
+RARE = (FORGOTTEN, WITHOUT_USER)  # in a report only where there are some
+
+
+def is_asked(trace: Trace) -> bool:
+    """Whether the trace says what the agent was asked, as a user's message or with its starting point."""
+    return any(message["role"] == "user" for message in trace.messages) or bool((trace.environment or {}).get("prompt"))
 
 
 @dataclass
 class Counts:
     """Records by what became of them, and of those kept the messages, calls and unreadable times.
 
-    `redacted` counts redacted places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
+    `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `redacted` counts redacted
+    places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
     """
 
     numbers: Counter[str] = field(default_factory=Counter)
@@ -52,6 +59,8 @@ class Counts:
         numbers["messages"] += times * len(trace.messages)
         numbers["tool_calls"] += times * calls
         numbers["tool_results"] += times * results
+        if not is_asked(trace):
+            numbers[WITHOUT_USER] += times
         if trace.created is None and "created" in trace.info:
             numbers["unreadable_times"] += times
         self.by_format[trace.format] += times
@@ -60,7 +69,7 @@ class Counts:
         """The counts as JSON types."""
         return {
             **{name: self.numbers[name] for name in NAMES},
-            **({FORGOTTEN: self.numbers[FORGOTTEN]} if self.numbers[FORGOTTEN] else {}),
+            **{name: self.numbers[name] for name in RARE if self.numbers[name]},
             "by_reason": dict(sorted((+self.by_reason).items())),
             "by_format": dict(sorted((+self.by_format).items())),
             "redacted": dict(sorted((+self.redacted).items())),
@@ -69,7 +78,7 @@ class Counts:
     @classmethod
     def of_report(cls, report: dict[str, Any]) -> Counts:
         """The inverse of `report`."""
-        numbers = Counter({name: report.get(name, 0) for name in (*NAMES, FORGOTTEN)})
+        numbers = Counter({name: report.get(name, 0) for name in (*NAMES, *RARE)})
         return cls(numbers, Counter(report["by_reason"]), Counter(report["by_format"]), Counter(report["redacted"]))
 
     def __sub__(self, other: Counts) -> Counts:

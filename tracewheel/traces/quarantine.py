@@ -34,7 +34,8 @@ ADVICE = {
     "tool reply without a call": "The log has lost the message that made the call. Log all messages of the conversation.",
     "tool calls unreadable": "A call needs an id and a function with a name. See it with --explain.",
     "doubled call id": "Give each call of a turn an id of its own.",
-    "call without a reply": "The log has lost the tool's reply, or it is under another id. Log every reply with its call's id.",
+    "call without a reply": "The tool's reply was not found. Log every reply with its call's id; of your own format, name "
+    "where it stands (docs/traces.md: call.result of a mapping).",
     "content was not read": "The detail names what no reader knows. Log it under the name of a known format (docs/traces.md), "
     "or read it with --reader module:Class.",
     "content is not text": "Images, audio and files are not read. Nothing to do, unless the text is in the log too.",

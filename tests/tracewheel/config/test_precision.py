@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tracewheel.config import PolicyConfig, UpdateSections, load_config, precision
+from tracewheel.config import PolicyConfig, UpdateSections, load_config, placement
 
 HUB = "Qwen/Qwen3-4B"
 
@@ -25,7 +25,7 @@ def base_of(folder, parameters):
 
 @pytest.fixture(params=["AVX512-BF16", ""])
 def instructions(request, monkeypatch):
-    monkeypatch.setattr(precision, "_cpu_multiplies", lambda: request.param)
+    monkeypatch.setattr(placement, "_cpu_multiplies", lambda: request.param)
     return request.param
 
 
@@ -56,13 +56,13 @@ def test_the_stored_profile_and_the_sections_of_stages_hold_the_type_that_runs(i
 
 
 def test_a_run_says_its_type_and_why(instructions, tmp_path):
-    assert ("AVX512-BF16" if instructions else "does not multiply") in precision.dtype_line(
+    assert ("AVX512-BF16" if instructions else "does not multiply") in placement.dtype_line(
         HUB, "cpu", PolicyConfig(base=HUB).dtype
     )
     other = "float32" if instructions else "bfloat16"
-    assert "as the profile says" in precision.dtype_line(HUB, "cpu", other)
+    assert "as the profile says" in placement.dtype_line(HUB, "cpu", other)
     small = base_of(tmp_path / "small", 650_000)
-    assert "0.7M parameters" in precision.dtype_line(small, "cpu", "float32")
+    assert "0.7M parameters" in placement.dtype_line(small, "cpu", "float32")
 
 
 def test_other_types_are_refused():

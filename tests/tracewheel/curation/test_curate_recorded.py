@@ -7,6 +7,7 @@ import pandas
 import pytest
 
 from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
+from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curate import curate
 from tracewheel.environments.recorded.build import build_recording
@@ -74,3 +75,29 @@ def test_logged_rewards_make_demonstrations_and_pairs_where_they_are_trusted(fol
 def test_logged_rewards_are_not_trusted_by_default(curated):
     _, out = curated()
     assert pandas.read_parquet(out / "sets/demonstrations.parquet").empty
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [
+        (None, "none of {traces} traces has an outcome, and its tasks come from successes"),
+        (0.5, "{traces} of {traces} traces have an outcome, and none is a success (1 or more)"),
+    ],
+)
+def test_logs_without_a_success_name_the_cause_and_the_ways_on(folder, tmp_path, outcome, cause):
+    traces = pandas.read_parquet(folder / "ingested/traces.parquet").head(40).assign(outcome=outcome).astype({"outcome": float})
+    (tmp_path / "traces.parquet").mkdir()
+    traces.to_parquet(tmp_path / "traces.parquet/part-0.parquet", index=False)
+    config = RetrainConfig(
+        name="test", environment={"kind": f"recorded:{folder / 'recording'}"}, curation=CurationConfig(**COUNTS)
+    )
+    with pytest.raises(DataError) as raised:
+        curate(config, tmp_path, tmp_path / "out")
+    said = str(raised.value)
+    assert cause.format(traces=40) in said and "the 0 traces" not in said
+    said_nothing = json.dumps([{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hi."}])
+    traces.assign(outcome=1.0, messages=said_nothing).to_parquet(tmp_path / "traces.parquet/part-0.parquet", index=False)
+    with pytest.raises(DataError, match="40 of 40 traces are successes; 40 left out: no successful trace calls a tool"):
+        curate(config, tmp_path, tmp_path / "out")
+    for way in ("ingest.fields.outcome", "a judge", "`tracewheel runs labels`", "docs/your-environment.md"):
+        assert way in said

@@ -15,10 +15,10 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.batch import micro_batches
-from tracewheel.learner.critic import Critic
 from tracewheel.learner.models import load_models
 from tracewheel.learner.token_advantages import advantages_by_critic
 from tracewheel.learner.trajectory_table import TrajectoryTable
+from tracewheel.learner.value_learner import Critic
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 

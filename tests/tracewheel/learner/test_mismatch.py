@@ -16,8 +16,16 @@ from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory, Turn
 from tracewheel.learner.dpo.learner import learn_dpo
 from tracewheel.learner.losses import correction_shares, correction_weights
-from tracewheel.learner.mismatch import ACTION, CORRECTED, WARNED, act_on, corrected, mismatch_warning, resolved
-from tracewheel.learner.mismatch_statistics import MismatchStatistics
+from tracewheel.learner.mismatch import (
+    ACTION,
+    CORRECTED,
+    WARNED,
+    MismatchStatistics,
+    act_on,
+    corrected,
+    mismatch_warning,
+    resolved,
+)
 from tracewheel.learner.policy_versions import current_tokens, staleness, staleness_figures, versions_of
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles

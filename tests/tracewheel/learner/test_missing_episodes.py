@@ -12,7 +12,7 @@ from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveO
 from tracewheel.core.files import read_json, read_records, write_records
 from tracewheel.core.types import Trajectory
 from tracewheel.learner.advantages import turn_advantages, zero_variance_share
-from tracewheel.learner.advantages.group_statistics import clamped, group_statistics
+from tracewheel.learner.advantages.group import clamped, group_statistics
 from tracewheel.learner.advantages.trajectories import trajectory_advantages
 
 ADVANTAGES = [

@@ -59,6 +59,9 @@ class CorridorWorld:
     def tools(self):
         return [{"type": "function", "function": {"name": "walk", "parameters": {"type": "object", "properties": {}}}}]
 
+    def task_from_log(self, prompt, logged):
+        return None
+
     def reset(self, task):
         self._corridor = Corridor()
         self._corridor.reset()

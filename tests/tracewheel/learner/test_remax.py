@@ -10,8 +10,7 @@ from tracewheel.config import PolicyGradientConfig, RolloutSections, ScoreSectio
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import GREEDY_FILE, Score, Trajectory
-from tracewheel.learner.advantages.greedy_baseline import greedy_baseline_advantages
-from tracewheel.learner.advantages.group_statistics import at_the_baseline
+from tracewheel.learner.advantages.group import at_the_baseline, greedy_baseline_advantages
 from tracewheel.learner.scored_trajectories import read_scored_trajectories
 from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable

@@ -119,6 +119,22 @@ def test_a_missing_base_is_refused(tmp_path):
             base_folder(name)
 
 
+def test_a_wrong_path_of_a_base_names_what_was_given_what_is_expected_and_what_is_near(tmp_path):
+    (tmp_path / "models" / "smollm2").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for given, words in {
+        tmp_path / "models" / "smolm2": ["does not exist", f"did you mean '{tmp_path / 'models' / 'smollm2'}'?"],
+        tmp_path / "absent": ["names of models are OWNER/NAME", "config.json, the tokenizer, *.safetensors"],
+        tmp_path / "file": ["it is a file", "give a model's folder"],
+    }.items():
+        with pytest.raises(InputError) as raised:
+            base_folder(str(given))
+        said = str(raised.value)
+        assert said.startswith(f"policy.base: '{given}' is neither a folder nor a model")
+        assert all(word in said for word in words), said
+        assert "\n" not in said and "Repo id" not in said
+
+
 @pytest.fixture(scope="module")
 def state(base, tmp_path_factory):
     """A state folder with a whole model that is not the base."""

@@ -178,7 +178,7 @@ def test_control_tokens_in_a_file_are_plain_text(play, tasks, call_text, rendere
         (BreaksOnMove, "TimeoutError: the file server is gone", 2),
         (BreaksAtReset, "ConnectionError: no container", 0),
         (BreaksAtTheEnd, "OSError: disk full", 4),
-        (RepliesWithoutText, "AttributeError: ", 1),
+        (RepliesWithoutText, "OwnCodeError: environment", 1),
     ],
 )
 def test_a_failing_environment_is_a_stop_reason(play, tasks, solution_words, tmp_path, environment, error, turns):

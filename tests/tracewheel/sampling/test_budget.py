@@ -1,7 +1,7 @@
 """The budget of training episodes."""
 
 from tracewheel.config import RetrainConfig
-from tracewheel.sampling.budget import has_room
+from tracewheel.sampling.validation import has_room
 
 
 def test_an_iteration_begins_only_with_room_for_all_its_episodes():

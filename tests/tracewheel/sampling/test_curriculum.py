@@ -227,7 +227,8 @@ class Bare:
     """An environment without a task generator."""
 
     kind = "workspace"
-    step = WorkspaceEnvironment.step
+    tools, task_from_log = WorkspaceEnvironment.tools, WorkspaceEnvironment.task_from_log
+    reset, step, snapshot = WorkspaceEnvironment.reset, WorkspaceEnvironment.step, WorkspaceEnvironment.snapshot
 
 
 class Broken(WorkspaceEnvironment):

@@ -72,8 +72,8 @@ def test_groups_with_a_signal_are_those_that_the_learner_keeps(round_of):
         ([[MIXED] * 1 + [SAME] * 7], {"min_groups": 4}, 8),  # 3 missing at 1 in 8 would be 24: no more than a round's
         ([[SAME] * 8], {"min_groups": 1}, 8),  # no signal so far
         ([[MIXED] * 2 + [[None] * 4] * 4], {"min_groups": 4}, 2),  # groups that the infrastructure failed say nothing
-        ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 2}, 8),  # the second refill
-        ([[SAME] * 8, [SAME] * 8], {"min_groups": 1, "max_rounds": 1}, 0),  # the cap
+        ([[SAME] * 8] * 3, {"min_groups": 1}, 8),  # the third refill
+        ([[SAME] * 8] * 4, {"min_groups": 1}, 0),  # no fourth
         ([[MIXED, SAME], [MIXED, MIXED]], {"min_groups": 3}, 0),  # rounds add up
     ],
 )

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from tracewheel.config import SamplerConfig
-from tracewheel.sampling.pooling import pooled
-from tracewheel.sampling.sampler import TaskSampler
+from tracewheel.sampling.sampler import TaskSampler, pooled
 
 KIN = {f"{family}-{tier}-{number}": (family, tier) for family in ("easy", "hard") for tier in (1, 2) for number in range(10)}
 LOW, HIGH = ("hard", 1), ("hard", 2)

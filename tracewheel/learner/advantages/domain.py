@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from tracewheel.learner.advantages.group_statistics import EPSILON, Groups, group_statistics
+from tracewheel.learner.advantages.group import EPSILON, Groups, group_statistics
 
 MOST_WEIGHT = 4.0  # of an advantage: a domain with one group left would otherwise decide the step
 

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from tracewheel.config import AdvantageConfig
 from tracewheel.core.kind_table import import_class
-from tracewheel.learner.advantages.group_statistics import Groups
+from tracewheel.learner.advantages.group import Groups
 
 # The function of each kind of advantage. Those in `COMPARING` take rewards, groups and the settings of their kind.
 ADVANTAGES = {
-    "batch": "tracewheel.learner.advantages.batch:batch_advantages",
+    "batch": "tracewheel.learner.advantages.group:batch_advantages",
     "domain": "tracewheel.learner.advantages.domain:domain_advantages",
     "gae": "tracewheel.learner.advantages.gae:gae",
-    "greedy_baseline": "tracewheel.learner.advantages.greedy_baseline:greedy_baseline_advantages",
+    "greedy_baseline": "tracewheel.learner.advantages.group:greedy_baseline_advantages",
     "group": "tracewheel.learner.advantages.group:group_advantages",
-    "kl_to_go": "tracewheel.learner.advantages.kl_to_go:kl_to_go_advantages",  # with `kl.credit: to_go`
-    "leave_one_out": "tracewheel.learner.advantages.leave_one_out:leave_one_out_advantages",
+    "kl_to_go": "tracewheel.learner.advantages.group:kl_to_go_advantages",  # with `kl.credit: to_go`
+    "leave_one_out": "tracewheel.learner.advantages.group:leave_one_out_advantages",
     "teacher": "tracewheel.learner.distillation:teacher_logprobs",
 }
 COMPARING = ("batch", "group", "leave_one_out")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tracewheel.config import DpoConfig, UpdateConfig, UpdateSections
 from tracewheel.core.forks import rows
+from tracewheel.learner.batch import REPLAY_WEIGHT, ReplayText
 from tracewheel.learner.dpo.preferences import Pair, preference_pairs
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.learning_rate import learning_rate
-from tracewheel.learner.replay_text import REPLAY_WEIGHT, ReplayText
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.adapters import policy_of
 
@@ -190,8 +190,7 @@ def _mismatch(config: UpdateSections, backend: Backend, version: int, trajectori
 
     from tracewheel.learner.batch import micro_batches
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
-    from tracewheel.learner.mismatch import act_on, resolved
-    from tracewheel.learner.mismatch_statistics import MismatchStatistics
+    from tracewheel.learner.mismatch import MismatchStatistics, act_on, resolved
     from tracewheel.learner.per_token import pad_per_token
     from tracewheel.learner.policy_versions import current_tokens
 

@@ -10,13 +10,16 @@ Values at masked tokens (prompt, observations, padding) may be anything, NaN and
 change the loss, and their gradients are exactly 0.
 """
 
-from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
-from tracewheel.learner.losses.auxiliary import positive_example_loss
-from tracewheel.learner.losses.correction import correction_shares, correction_weights
-from tracewheel.learner.losses.diagnostics import Diagnostics
-from tracewheel.learner.losses.kl import kl_term
-from tracewheel.learner.losses.policy import PolicyLoss, PolicyTokens, policy_loss
-from tracewheel.learner.losses.value import explained_variance, value_loss
+from tracewheel.learner.losses.aggregation import (
+    Aggregation,
+    StepTotals,
+    aggregate,
+    explained_variance,
+    positive_example_loss,
+    value_loss,
+)
+from tracewheel.learner.losses.policy import Diagnostics, PolicyLoss, PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import correction_shares, correction_weights, kl_term
 
 __all__ = [
     "Aggregation",

@@ -1,4 +1,8 @@
-"""Aggregation of per-token values to one number."""
+"""Aggregation of per-token values to one number, and the losses beside the policy's: imitation of successes, and the critic's.
+
+The critic's loss is that of Schulman et al. 2017, with the clip of the PPO baselines; imitation of an update's own successes is
+VAPO's (arXiv:2504.05118).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Aggregation = Literal["token", "sequence", "constant"]
@@ -58,3 +63,53 @@ _AGGREGATIONS: dict[Aggregation, Callable[[Tensor, Tensor, StepTotals], Tensor]]
     "sequence": _by_sequence,
     "constant": _by_constant,
 }
+
+
+def positive_example_loss(logprobs: Tensor, mask: Tensor, succeeded: Tensor, tokens: int) -> Tensor:
+    """The negative log-likelihood of the action tokens of successes, summed over a micro-batch and divided by `tokens`.
+
+    Args:
+        logprobs: [B, T] of the policy, with gradients.
+        mask: [B, T], 1 where the policy sampled the token.
+        succeeded: [B] bool.
+        tokens: Action tokens of all successes of the optimiser step; with 0 the loss is 0.
+    """
+    kept = mask.bool() & succeeded[:, None]
+    return -logprobs.masked_fill(~kept, 0.0).sum() / max(tokens, 1)
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, totals: StepTotals, clip: float | None
+) -> Tensor:
+    """Half the squared error of the values, per action token of the step.
+
+    With `clip` it is the larger of that error and the error of the value clamped to within `clip` of the old
+    value: a value that has moved further towards its return gets no gradient.
+
+    Args:
+        values: [B, T] of the critic, with gradients.
+        old_values: [B, T], from which the advantages were computed.
+        returns: [B, T], the targets.
+        mask: [B, T], 1 at action tokens.
+        totals: of the whole optimiser step.
+        clip: how far a value may move in an update, in units of the return; None for no limit.
+    """
+    masked = ~mask.bool()
+    values, old, returns = (each.masked_fill(masked, 0.0) for each in (values, old_values.detach(), returns.detach()))
+    errors = (values - returns).square()
+    if clip is not None:
+        held = old + (values - old).clamp(-clip, clip)
+        errors = torch.maximum(errors, (held - returns).square())
+    return aggregate(0.5 * errors, mask, "token", totals)
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float | None:
+    """1 - Var(returns - values) / Var(returns) over the tokens where `mask` is 1.
+
+    1 is a perfect critic, 0 as good as a constant, negative worse. None when the returns do not vary.
+    """
+    kept = mask.bool()
+    targets, errors = returns[kept].double(), (returns - values.detach())[kept].double()
+    if len(targets) < 2 or float(targets.var()) <= 1e-12:
+        return None
+    return 1.0 - float(errors.var() / targets.var())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tracewheel.config import CispoConfig
-from tracewheel.learner.losses.bounds import SurrogateTokens
+from tracewheel.learner.losses.ratios import SurrogateTokens
 
 
 def cispo(config: CispoConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import ClipConfig
-from tracewheel.learner.losses.bounds import SurrogateTokens
+from tracewheel.learner.losses.ratios import SurrogateTokens
 
 
 def clip(config: ClipConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from tracewheel.config import ClipConfig, GspoConfig
-from tracewheel.learner.losses.bounds import SurrogateTokens
 from tracewheel.learner.losses.clip import clip
+from tracewheel.learner.losses.ratios import SurrogateTokens
 
 
 def gspo(config: GspoConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:

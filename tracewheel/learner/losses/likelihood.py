@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import LikelihoodConfig
-from tracewheel.learner.losses.bounds import SurrogateTokens
+from tracewheel.learner.losses.ratios import SurrogateTokens
 
 
 def likelihood(_: LikelihoodConfig, tokens: SurrogateTokens) -> tuple[Tensor, Tensor]:

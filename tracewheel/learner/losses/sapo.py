@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import SapoConfig
-from tracewheel.learner.losses.bounds import SurrogateTokens
+from tracewheel.learner.losses.ratios import SurrogateTokens
 
 POSITIVE, NEGATIVE = 1.0, 1.05  # temperatures
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.config import HarnessConfig
-from tracewheel.config.harness import PYTHONS
+from tracewheel.config.rollout import PYTHONS
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Task
 from tracewheel.gateway.live_episode import LiveEpisode

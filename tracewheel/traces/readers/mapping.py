@@ -40,6 +40,8 @@ class MappingReader:
             calls: actions
             call: {name: tool, arguments: input, result: output}
           roles: {bot: assistant, visitor: user}
+          prompt: request.text
+          environment: {kind: =desk:Desk, tickets: start.tickets}
           fields: {outcome: review.solved, user: visitor.id, model: =bot-2}
     ```
 
@@ -55,7 +57,8 @@ class MappingReader:
         self.name = config.name
         self.gathers = "group" if config.group else "list" if config.conversation == WHOLE_LIST else "record"
         self._roles = ROLES | {name.lower(): role for name, role in config.roles.items()}
-        paths = [config.conversation, config.system, config.tools, *config.fields.values()]
+        paths = [config.conversation, config.system, config.prompt, config.tools, *config.fields.values()]
+        paths += _leaves(config.environment)
         if config.conversation == ".":
             paths += [path for rule in config.messages for path in (*rule.text, *rule.calls)]
         self._read = set(_tops(paths))
@@ -92,11 +95,18 @@ class MappingReader:
         """
         config = self._config
         first = value[0] if self.gathers == "group" else value
-        messages = [{"role": "system", "content": text} for text in self._system(first)]
+        messages, before = [*self._before(first)], None
         for number, element in enumerate(self._elements(value)):
-            messages += self._messages(element, number)
+            added = self._messages(element, number)
+            if messages and messages[-1].get("tool_calls") and added and added[0]["role"] != "tool":
+                raise InvalidRecord(
+                    "call without a reply", f"element {number} follows a call without one; {self._no_reply(before)}"
+                )
+            messages += added
+            before = element if added else before
         return RawTrace(
             messages,
+            environment=_environment(config.environment, first),
             tools=as_tools(JsonPath(config.tools).get(first)) if config.tools else None,
             **self._fields(value),
         )
@@ -109,9 +119,14 @@ class MappingReader:
         found: list[Any] = parsed_json(JsonPath(self._config.conversation).find(value))
         return found
 
-    def _system(self, value: Any) -> Iterator[str]:
+    def _before(self, value: Any) -> Iterator[dict[str, Any]]:
+        """What stands before the conversation: the system prompt and the user's request."""
         if self._config.system and (text := _at(self._config.system, value)):
-            yield as_text(text)
+            yield {"role": "system", "content": as_text(text)}
+        if self._config.prompt:
+            if (text := _at(self._config.prompt, value)) in (None, ""):
+                raise InvalidRecord("message unreadable", f"prompt: {_why_missing(self._config.prompt, value)}")
+            yield {"role": "user", "content": as_text(text)}
 
     def _messages(self, element: Any, number: int) -> list[dict[str, Any]]:
         """The messages of one element of the conversation."""
@@ -133,6 +148,16 @@ class MappingReader:
         if not added and not skipped:
             raise InvalidRecord("message unreadable", f"element {number}: {'; '.join(problems)}")
         return added
+
+    def _no_reply(self, element: Any) -> str:
+        """Where the mapping looked for the result of an element's calls, and what stands there."""
+        element = parsed_json(element)
+        rule = next(rule for rule in self._config.messages if _fits(rule.when, element) and _calls(rule, element))
+        call = parsed_json(_calls(rule, element)[-1])
+        if rule.call.result:
+            return f"call.result {_why_missing(rule.call.result, call)}"
+        keys = f" (keys there: {', '.join(map(repr, call)):.200})" if isinstance(call, dict) else ""
+        return f"if its result stands beside the call, name it in the mapping: call.result{keys}"
 
     def _role(self, rule: MessagePaths, element: Any, number: int) -> str:
         if rule.role.startswith("="):
@@ -179,9 +204,8 @@ def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[
     message: dict[str, Any] = {"role": role, "content": content}
     if rule.reasoning and (thought := JsonPath(rule.reasoning).get(element)):
         message["reasoning"] = as_text(thought)
-    listed = parsed_json(_first(rule.calls, element)) if role == "assistant" else None
     results: list[dict[str, Any]] = []
-    for at, call in enumerate(listed if isinstance(listed, list) else [listed] if listed else []):
+    for at, call in enumerate(_calls(rule, element) if role == "assistant" else []):
         made = _call(rule.call, parsed_json(call), f"call_{number}_{at}", f"element {number}, call {at}")
         message.setdefault("tool_calls", []).append(made)
         if rule.call.result:
@@ -195,12 +219,42 @@ def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[
     return [message, *results]
 
 
+def _calls(rule: MessagePaths, element: Any) -> list[Any]:
+    listed = parsed_json(_first(rule.calls, element))
+    return listed if isinstance(listed, list) else [listed] if listed else []
+
+
 def _call(paths: CallPaths, call: Any, made_id: str, where: str) -> dict[str, Any]:
     name = _at(paths.name, call)
     if not isinstance(name, str) or not name:
         raise InvalidRecord("tool calls unreadable", f"{where}: name {_why_missing(paths.name, call)}")
     identity = identity_of(JsonPath(paths.id).get(call)) if paths.id else None
     return tool_call(identity or made_id, name, _first(paths.arguments, call))
+
+
+def _environment(wanted: Any, value: Any) -> Any:
+    """The starting point of an environment, at its path or put together of its parts.
+
+    Raises:
+        InvalidRecord: a path leads nowhere.
+    """
+    if isinstance(wanted, dict):
+        return {name: _environment(part, value) for name, part in wanted.items()}
+    if not isinstance(wanted, str) or wanted.startswith("="):
+        return wanted[1:] if isinstance(wanted, str) else wanted
+    try:
+        return JsonPath(wanted).find(value)
+    except MissingPath as error:
+        raise InvalidRecord("environment unreadable", str(error)) from error
+
+
+def _leaves(wanted: Any) -> Iterator[str | None]:
+    """The paths and constants of an environment's parts."""
+    if isinstance(wanted, dict):
+        for part in wanted.values():
+            yield from _leaves(part)
+    elif isinstance(wanted, str):
+        yield wanted
 
 
 def _has_parts(rule: MessagePaths, element: Any) -> bool:

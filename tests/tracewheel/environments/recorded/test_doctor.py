@@ -87,7 +87,7 @@ def test_some_unrecorded_calls_are_a_warning_and_too_few_are_ignored(run):
 
 def test_thresholds_come_from_the_profile(run):
     records, _ = run(2, 7, 6)
-    doctor = {"limits": {"unrecorded_calls": [0.1, 0.2]}, "window": 3}
+    doctor = {"limits": {"unrecorded_calls": [0.1, 0.2]}}
     config = RetrainConfig.model_validate(records.config.model_dump() | {"doctor": doctor})
     assert found(RunRecords(config, records.iterations)).severity == "severe"
 

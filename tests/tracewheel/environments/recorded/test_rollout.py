@@ -63,5 +63,5 @@ def test_diversity_covers_only_own_calls(scripted_engine, renderer, task, call_t
     """The opening is the same for all, and would make any two episodes look similar."""
     engine = scripted_engine(renderer, [[call_text("stock", item="tea"), "One."], ["I do not know."]])
     episodes = run_episodes(engine, renderer, ROOMY, RolloutPlan([task], samples=2, seed=0))
-    metrics = rollout_metrics(ROOMY, episodes)
+    metrics = rollout_metrics(episodes)
     assert (metrics["group_diversity"], metrics["distinct_tool_sequences"]) == (1.0, 1.0)

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from tracewheel.config import PolicyGradientConfig
-from tracewheel.learner.advantages.kl_to_go import kl_to_go_advantages
+from tracewheel.learner.advantages.group import kl_to_go_advantages
 from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 

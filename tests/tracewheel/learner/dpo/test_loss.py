@@ -11,10 +11,10 @@ from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
 from tracewheel.config import DpoConfig
+from tracewheel.learner.batch import ReplayText
 from tracewheel.learner.dpo.learner import optimiser_steps
 from tracewheel.learner.dpo.loss import PreferenceLoss, pair_tensors
 from tracewheel.learner.dpo.preferences import preference_pairs
-from tracewheel.learner.replay_text import ReplayText
 from tracewheel.policy.adapters import PolicyRef, policy_of
 from tracewheel.policy.loading import load_base, load_for_generation, load_renderer
 

@@ -18,7 +18,7 @@ from tracewheel.config import (
     SapoConfig,
 )
 from tracewheel.learner.losses import PolicyTokens, StepTotals, aggregate, correction_weights, kl_term, policy_loss
-from tracewheel.learner.losses.kl import k1, k2, k3
+from tracewheel.learner.losses.ratios import k1, k2, k3
 
 SURROGATES = [ClipConfig(), ClipConfig(dual=3.0), CispoConfig(), GspoConfig(), SapoConfig(), LikelihoodConfig()]
 AGGREGATIONS = ["token", "sequence", "constant"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tracewheel.config import KlConfig
-from tracewheel.learner.losses.kl import adapted_weight, k1, k2, k3
+from tracewheel.learner.losses.ratios import adapted_weight, k1, k2, k3
 
 POLICY = torch.tensor([0.5, 0.3, 0.2], dtype=torch.double).log()
 REFERENCE = torch.tensor([0.4, 0.4, 0.2], dtype=torch.double).log()

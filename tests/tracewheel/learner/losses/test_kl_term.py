@@ -7,7 +7,7 @@ import torch
 
 from tracewheel.config import KlConfig
 from tracewheel.learner.losses import kl_term
-from tracewheel.learner.losses.kl import adapted_weight, k3
+from tracewheel.learner.losses.ratios import adapted_weight, k3
 
 
 def term(logprobs, reference, behaviour=None, **settings):

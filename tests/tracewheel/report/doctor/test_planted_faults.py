@@ -284,7 +284,8 @@ def test_groups_without_variance_are_found(make_run, config, words):
     assert "easier tasks" in finding.advice
 
 
-def test_solved_groups_give_a_different_warning(make_run, config, words):
+def test_solved_groups_give_a_different_warning(make_run, config, words, monkeypatch):
+    monkeypatch.setattr("tracewheel.report.doctor.checks.episodes.WINDOW", 6)  # as many groups as the warning needs
     run = make_run(late=ALL, say=lambda task, solves, rng: words(task, True, rng), iterations=6)
     finding = found(run, config)["zero_variance"]
     assert finding.severity == "warning"

@@ -9,7 +9,7 @@ import yaml
 from flows.cli import main
 from tracewheel.config import IngestConfig, ReaderConfig
 from tracewheel.core.paths import JsonPath, MissingPath
-from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.quarantine import ADVICE, Quarantined
 from tracewheel.traces.readers.plugins import own_readers
 from tracewheel.traces.readers.reading import read_traces
 
@@ -161,7 +161,13 @@ def test_events_of_different_kinds_have_a_rule_each(read, nested):
         ({}, "mapping: conversation: Field required"),
         ({"conversation": "a..b"}, "'a..b' is no path"),
         ({"conversation": "a", "roles": {"bot": "robot"}}, "'robot' is no role"),
-        ({"conversation": "a", "messages": {"txt": "b"}}, "messages.0.txt: Extra inputs"),
+        (
+            {"conversation": "a", "messages": {"txt": "b"}},
+            "messages.0.txt: no such key; did you mean text? (allowed: role, text, reasoning, calls, call, id, tool, when)",
+        ),
+        ({"conversation": "a", "messages": {"call": {"args": "b"}}}, "(allowed: name, arguments, id, result)"),
+        ({"conversation": "a", "environment": {"rows": "b"}}, "environment: 'kind' is missing, as in kind: =module:Class"),
+        ({"conversation": "a", "fields": {"prompt": "b"}}, "'prompt' is a key of the mapping itself"),
     ],
 )
 def test_a_mistake_in_a_mapping_is_named(args, said):
@@ -217,3 +223,74 @@ def test_rows_of_one_message_are_gathered_by_their_conversation(read):
         ("2", None, None, 2),
     ]
     assert "group 'chat.id': 'chat' is missing" in lost.detail
+
+
+TICKET = {
+    "ask": "Close the refund ticket.",
+    "trail": [{"do": {"fn": "close", "kw": {"ticket": "t1"}}, "got": "ok"}, {"say": "Done."}],
+    "desk": {"tickets": [["t1", "open"]]},
+    "want": [["t1", "closed"]],
+}
+STEPS = """
+name: tickets
+conversation: trail
+messages:
+  - {when: {do: "*"}, role: =assistant, calls: ., call: {name: do.fn, arguments: do.kw, result: got}}
+  - {when: {say: "*"}, role: =assistant, text: say}
+"""
+WHOLE = f"""{STEPS}
+prompt: ask
+environment: {{kind: =triage:Desk, start: {{tickets: desk.tickets}}, want: want, tier: 2}}
+"""
+
+
+def test_the_request_and_the_starting_point_come_from_beside_the_conversation(read):
+    (trace,) = read(WHOLE, TICKET)
+    assert [message["role"] for message in trace.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trace.messages[0]["content"] == "Close the refund ticket."
+    assert trace.environment == {
+        "kind": "triage:Desk",
+        "start": {"tickets": [["t1", "open"]]},
+        "want": [["t1", "closed"]],
+        "tier": 2,
+    }
+    (trace,) = read(f"{STEPS}\nenvironment: start", TICKET | {"start": {"kind": "triage:Desk", "prompt": "Close it."}})
+    assert trace.environment == {"kind": "triage:Desk", "prompt": "Close it."}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "lacks", "reason", "said"),
+    [
+        (WHOLE, "ask", "message unreadable", ["prompt: 'ask': 'ask' is missing", "'trail'"]),
+        (WHOLE, "desk", "environment unreadable", ["'desk.tickets': 'desk' is missing", "'want'"]),
+        (STEPS.replace(", result: got", ""), "", "call without a reply", ["call.result (keys there: 'do', 'got')"]),
+        (STEPS.replace("got", "seen"), "", "call without a reply", ["element 1", "call.result 'seen': 'seen' is missing"]),
+    ],
+)
+def test_what_stands_beside_the_conversation_or_the_call_and_is_not_found(read, mapping, lacks, reason, said):
+    (item,) = read(mapping, {key: value for key, value in TICKET.items() if key != lacks})
+    assert item.reason == reason
+    assert all(words in item.detail for words in said), item.detail
+    assert "lost" not in ADVICE["call without a reply"]
+
+
+def test_a_wrong_key_of_a_mapping_file_names_the_file_and_the_keys(tmp_path, capsys):
+    (tmp_path / "desk.yaml").write_text(WHOLE.replace("messages:", "mesages:"))
+    assert main(["ingest", str(tmp_path), "--reader", str(tmp_path / "desk.yaml"), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    for words in (f"{tmp_path / 'desk.yaml'}: mapping: mesages", "did you mean messages?", "(allowed: conversation, name,"):
+        assert words in said
+
+
+def test_a_trace_without_its_users_message_is_called_incomplete(tmp_path, capsys):
+    (tmp_path / "steps.yaml").write_text(STEPS)
+    (tmp_path / "log.jsonl").write_text(json.dumps(TICKET) + "\n")
+    log, mapping = str(tmp_path / "log.jsonl"), ["--reader", str(tmp_path / "steps.yaml")]
+    assert main(["ingest", "--explain", log, *mapping]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "incomplete, without a user's message" in said and "everything in the record" not in said
+    assert main(["ingest", log, *mapping, "--out", str(tmp_path / "out")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 traces are incomplete: they have no user's message" in said
+    assert "`prompt` of a mapping" in said
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["without_user"] == 1

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tracewheel.config.base import Count, Positive, Strict
-from tracewheel.config.endpoint import HOW_ASKED, EndpointConfig
+from tracewheel.config.rollout import HOW_ASKED, EndpointConfig
 from tracewheel.core.types import content_hash
 
 
