@@ -1,14 +1,11 @@
 """The names of figures, and the note on a run."""
 
-from pathlib import Path
 from typing import get_args
 
 from tracewheel.core.types import BranchReason
 from tracewheel.report.doctor.finding import Finding
 from tracewheel.report.glossary import glossary_rows, iteration_name, knows
 from tracewheel.report.run_note import run_note, spark
-
-DOCUMENT = Path(__file__).parents[3] / "docs/tracking.md"
 
 
 def test_each_figure_is_in_a_group():
@@ -17,12 +14,6 @@ def test_each_figure_is_in_a_group():
     assert iteration_name("reward") == "rollout/reward" and iteration_name("kl") == "train/kl"
     assert all(knows(f"rollout/branches_{reason}") for reason in get_args(BranchReason) if reason)
     assert iteration_name("a figure of tomorrow") == "train/a figure of tomorrow" and not knows("train/a figure of tomorrow")
-
-
-def test_the_document_has_the_glossary():
-    rows = [f"| `{name}` | {unit} | {meaning} |" for name, unit, meaning in glossary_rows()]
-    section = DOCUMENT.read_text().partition("## Glossary of the metrics")[2]
-    assert [line for line in section.splitlines() if line.startswith("| `") and line.count("|") == 4] == rows
 
 
 def test_a_curve_as_a_line_of_bars():
