@@ -25,11 +25,12 @@ from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.traces.discovery import find_files
-from tracewheel.traces.explain import read_items
+from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 
 State = Literal["ok", "warning", "error", "skipped"]
 TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
+BYTES = 16 << 20  # of a log file: spans of one trace may stand far apart
 SECONDS = 4.0  # for replays
 SLOW_CALL = 0.1  # seconds
 GIB = 1 << 30
@@ -109,7 +110,7 @@ def _verifiers(looked: _Looked) -> Iterator[Line]:
     Rubric(looked.config.rubric, [])
     if looked.config.evaluation.rubric:
         Rubric(looked.config.evaluation.rubric, [])
-    yield Line("rubric", "ok", ", ".join(term.kind or "the task's own verifier" for term in looked.config.rubric.verifiers))
+    yield Line("rubric", "ok", ", ".join(term.kind for term in looked.config.rubric.verifiers))
 
 
 def _logs(looked: _Looked) -> Iterator[Line]:
@@ -119,7 +120,7 @@ def _logs(looked: _Looked) -> Iterator[Line]:
         raise DataError(f"ingest.paths: no file matches {', '.join(config.paths)}")
     bad: list[tuple[str, Quarantined]] = []
     for name, path in files.items():
-        for item in islice(read_items(config, path), TRACES - len(looked.traces) - len(bad)):
+        for item in islice(read_first(config, path, BYTES), TRACES - len(looked.traces) - len(bad)):
             if isinstance(item, Quarantined):
                 bad.append((name, item))
             else:
@@ -127,7 +128,7 @@ def _logs(looked: _Looked) -> Iterator[Line]:
         if len(looked.traces) + len(bad) >= TRACES:
             break
     else:
-        looked.whole = True
+        looked.whole = all(path.stat().st_size <= BYTES for path in files.values())
     formats = ", ".join(sorted({trace.format for trace in looked.traces}))
     read = f"{_count(len(looked.traces), 'trace')} of {_count(len(files), 'file')}{f' as {formats}' if formats else ''}"
     if not bad:

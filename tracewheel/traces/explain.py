@@ -99,10 +99,20 @@ def explain_record(config: IngestConfig, path: Path, *, record: int | None = Non
     return _explained(config, path, *found)
 
 
-def read_items(config: IngestConfig, path: Path) -> Iterator[Trace | Quarantined]:
-    """The records of a log file as they are read, one after the other; nothing is redacted or written."""
-    for item, _ in _items(config, path):
-        yield item
+def read_first(config: IngestConfig, path: Path, most: int) -> Iterator[Trace | Quarantined]:
+    """The records in about the first `most` bytes of a log file as they are read; nothing is redacted or written."""
+    with Spool() as spool:
+        reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
+        yield from reader.read(_within(pieces_of(path), most), path.name)
+        yield from (item for _, item in reader.spooled())
+
+
+def _within(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
+    for piece in pieces:
+        yield piece
+        most -= len(piece.raw)
+        if most <= 0:
+            return
 
 
 def _line(item: Trace | Quarantined) -> int:
