@@ -206,7 +206,7 @@ MISTAKES = {
     ),
     "a slow tool": (
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
-        ("tools", "warning", "a call takes 0.3", "tool_threads"),
+        ("tools", "warning", "add (0.30 s)", "tool_threads"),
     ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
@@ -18,7 +19,7 @@ from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
-from tracewheel.environments import close_environment, make_environment, open_environment
+from tracewheel.environments import Observation, close_environment, make_environment, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
@@ -155,8 +156,11 @@ def _replays(looked: _Looked) -> Iterator[Line]:
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
     replays: list[Replay] = []
-    calls, began = 0, time.monotonic()
+    took: dict[str, list[float]] = {}
+    began = time.monotonic()
     with open_environment(kind) as environment:
+        with contextlib.suppress(AttributeError):  # a class with slots
+            environment.step = _timed(environment.step, took)  # type: ignore[method-assign]
         for trace in looked.traces:
             if time.monotonic() - began > SECONDS:
                 break
@@ -169,17 +173,37 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
-            calls += sum(len(message.get("tool_calls") or []) for message in trace.messages)
             replays.append(replay)
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
     yield _agreement(replays, dropped, first, looked.worst)
     yield from _outcomes(replays, looked.worst)
-    if calls and (each := (time.monotonic() - began) / calls) > SLOW_CALL:
+    yield from _slow_tools(took)
+
+
+def _timed(step: Callable[..., Observation], took: dict[str, list[float]]) -> Callable[..., Observation]:
+    """A tool's calls, with the seconds of each by its name."""
+
+    def timed(tool: str, args: dict[str, Any]) -> Observation:
+        began = time.monotonic()
+        try:
+            return step(tool, args)
+        finally:
+            took.setdefault(tool, []).append(time.monotonic() - began)
+
+    return timed
+
+
+def _slow_tools(took: dict[str, list[float]]) -> Iterator[Line]:
+    means = {tool: sum(seconds) / len(seconds) for tool, seconds in took.items()}
+    slow = {tool: mean for tool, mean in means.items() if mean > SLOW_CALL}
+    if slow:
+        said = ", ".join(f"{tool} ({mean:.2f} s)" for tool, mean in sorted(slow.items()))
         yield Line(
             "tools",
             "warning",
-            f"a call takes {each:.2f} s: 64 episodes with 5 calls each spend {64 * 5 * each / 60:.0f} minutes on them",
+            f"a call takes long: {said}; an iteration of 64 episodes with 5 such calls spends "
+            f"{64 * 5 * max(slow.values()) / 60:.1f} minutes on them",
             "set `tool_threads` on the class, so that calls of several episodes run at once, or make them faster",
         )
 
