@@ -28,7 +28,7 @@ ROLES = ("system", "user", "assistant", "data")
 # Shown to a person only: the model neither wrote nor read them.
 SHOWN = {"source", "source-url", "source-document", "tool-approval-request", "tool-approval-response"}
 TOOL_PARTS = {"tool-call", "tool-result", "tool-error", "tool-invocation", "dynamic-tool"}
-DONE = {"output-available", "output-error", "output-denied", "result"}
+DONE = ("output-available", "output-error", "output-denied", "result")  # a tuple, because a log's value may be no text
 READ = {"messages", "response", "system", "tools"}
 
 
