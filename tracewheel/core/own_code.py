@@ -73,7 +73,10 @@ def named(error: BaseException) -> str:
 
 def shown(value: Any) -> str:
     """What a value is: equal mistakes give equal messages, so only what has few values is shown itself."""
-    return repr(value) if value is None or isinstance(value, bool) else f"a {type(value).__name__}"
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def place_of(error: BaseException, method: Callable[..., Any]) -> str:

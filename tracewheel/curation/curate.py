@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracewheel.config import CurateSections
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_table
 from tracewheel.core.processes import OrderedMap, usable_cores
 from tracewheel.core.store import PARTIAL
 from tracewheel.curation.agreement import GOOD_AGREEMENT, Agreement
@@ -32,7 +31,8 @@ from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
 from tracewheel.curation.fitting import component_words, describe_components, describe_counts, tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
-from tracewheel.curation.probes import Probe, probe_report
+from tracewheel.curation.no_tasks import why_no_task
+from tracewheel.curation.probes import probe_report
 from tracewheel.curation.quality import quality_report, write_quality
 from tracewheel.curation.quotes import splits_without_quotes, with_quotes
 from tracewheel.curation.replayed_traces import Means, ReplayedTraces, replay_all
@@ -76,7 +76,6 @@ class HowTo(NamedTuple):
 BY_DEFAULT = HowTo()
 MANY, MOST_PROCESSES = 20_000, 4  # traces for which other processes pay, and how many of these
 TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
-REASONS_SHOWN = 3
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
@@ -192,7 +191,7 @@ class _Curation:
         dropped |= {task_id: IN_A_BENCHMARK for task_id in self._in_benchmarks() if task_id not in dropped}
         kept = [task_id for task_id in sorted(self.probes) if task_id not in dropped]
         if not kept:
-            raise DataError(self._no_task(path))
+            raise DataError(f"{path}: {why_no_task(path, self.replayed, self.probes, self.kind)}")
         tasks = self._tasks(kept)
         wanted = Filter(self.config.filter)
         clauses, keeps = wanted.dry_run(tasks), wanted.keep(tasks)
@@ -254,18 +253,6 @@ class _Curation:
         ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
         together = self.replayed.rows["task_id"].factorize()[0]
         return EpisodeOrder(self.replayed.file, ranks, together, in_use, scratch / "buckets"), report
-
-    def _no_task(self, path: Path) -> str:
-        """Why no trace gives a task: the most frequent reasons, each with an example."""
-        rows, recorded = self.replayed.rows, self.replayed.recorded
-        if recorded and (rows.empty or not recorded["traces"]["success"]):
-            return f"{path}: no trace gives a task for the environment '{self.kind}': {without_task(recorded)}"
-        why = rows["dropped"].where(rows["dropped"] != "", rows["task_id"].map(_in_words(self.probes)))
-        found = [f"{path}: none of the {len(rows)} traces gives a task for the environment '{self.kind}'"]
-        for reason, count in Counter(why.dropna()).most_common(REASONS_SHOWN):
-            example = str(rows.loc[why == reason, "id"].iloc[0])
-            found.append(f"{count} of them: {reason} ({example_place(path, example)})")
-        return "; ".join(found)
 
     def _in_benchmarks(self) -> list[str]:
         """Tasks with a trace that contains a benchmark item."""
@@ -332,44 +319,6 @@ class _Curation:
             "tasks_unused": int((tasks["split"] == "").sum()),
             "tasks_used": len(in_use),
         }
-
-
-def _in_words(probes: Mapping[str, Probe]) -> dict[str, str]:
-    return {name: f"{probe.verdict}: {probe.reason}" for name, probe in probes.items() if not probe.valid}
-
-
-def without_task(recorded: Mapping[str, Any]) -> str:
-    """Why a recorded environment has no task, and the ways on.
-
-    Args:
-        recorded: What became of the traces (`recorded_episodes`).
-    """
-    outcomes = recorded["traces"]
-    known, traces = outcomes["success"] + outcomes["failure"], sum(outcomes.values())
-    if outcomes["success"]:
-        left_out = "; ".join(f"{count} left out: {reason}" for reason, count in recorded["left_out"].items())
-        return f"{outcomes['success']} of {traces} traces are successes; {left_out}"
-    if known:
-        cause = f"{known} of {traces} traces have an outcome, and none is a success (1 or more)"
-        first = "take the right field, or one on a scale that ends at 1, with ingest.fields.outcome"
-    else:
-        cause = f"none of {traces} traces has an outcome, and its tasks come from successes"
-        first = "name the field that holds it with ingest.fields.outcome (docs/traces.md)"
-    return (
-        f"{cause}. Ways on: {first}; let a judge score the traces and log its score as the outcome (docs/judges.md); collect "
-        "people's feedback and see it with `tracewheel runs labels`; or give an environment, whose verifier decides "
-        "(docs/your-environment.md)"
-    )
-
-
-def example_place(path: Path, trace_id: str) -> str:
-    """Where a trace stands in its log."""
-    rows = read_table(path, columns=["id", "source_file", "source_line"])
-    found = rows[rows["id"] == trace_id]
-    if found.empty:  # a turn of a trace, in a recorded environment
-        return f"first: {trace_id}"
-    row = found.iloc[0]
-    return f"first: {row['source_file']}:{row['source_line']}"
 
 
 def _split_order(column: pandas.Series) -> pandas.Series:

@@ -1,0 +1,65 @@
+"""Why a curation finds no task: the most frequent reasons, each with an example, or what a recorded world lacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracewheel.core.files import read_table
+from tracewheel.curation.probes import Probe
+from tracewheel.curation.replayed_traces import ReplayedTraces
+
+REASONS_SHOWN = 3
+
+
+def why_no_task(traces: Path, replayed: ReplayedTraces, probes: Mapping[str, Probe], kind: str) -> str:
+    """Why no trace gives a task for the environment `kind`."""
+    rows, recorded = replayed.rows, replayed.recorded
+    if recorded and (rows.empty or not recorded["traces"]["success"]):
+        return f"no trace gives a task for the environment '{kind}': {without_task(recorded)}"
+    why = rows["dropped"].where(rows["dropped"] != "", rows["task_id"].map(_in_words(probes)))
+    found = [f"none of the {len(rows)} traces gives a task for the environment '{kind}'"]
+    for reason, count in Counter(why.dropna()).most_common(REASONS_SHOWN):
+        example = str(rows.loc[why == reason, "id"].iloc[0])
+        found.append(f"{count} of them: {reason} ({_place(traces, example)})")
+    return "; ".join(found)
+
+
+def _in_words(probes: Mapping[str, Probe]) -> dict[str, str]:
+    return {name: f"{probe.verdict}: {probe.reason}" for name, probe in probes.items() if not probe.valid}
+
+
+def without_task(recorded: Mapping[str, Any]) -> str:
+    """Why a recorded environment has no task, and the ways on.
+
+    Args:
+        recorded: What became of the traces (`recorded_episodes`).
+    """
+    outcomes = recorded["traces"]
+    known, traces = outcomes["success"] + outcomes["failure"], sum(outcomes.values())
+    if outcomes["success"]:
+        left_out = "; ".join(f"{count} left out: {reason}" for reason, count in recorded["left_out"].items())
+        return f"{outcomes['success']} of {traces} traces are successes; {left_out}"
+    if known:
+        cause = f"{known} of {traces} traces have an outcome, and none is a success (1 or more)"
+        first = "take the right field, or one on a scale that ends at 1, with ingest.fields.outcome"
+    else:
+        cause = f"none of {traces} traces has an outcome, and its tasks come from successes"
+        first = "name the field that holds it with ingest.fields.outcome (docs/traces.md)"
+    return (
+        f"{cause}. Ways on: {first}; let a judge score the traces and log its score as the outcome (docs/judges.md); collect "
+        "people's feedback and see it with `tracewheel runs labels`; or give an environment, whose verifier decides "
+        "(docs/your-environment.md)"
+    )
+
+
+def _place(traces: Path, trace_id: str) -> str:
+    """Where a trace stands in its log."""
+    rows = read_table(traces, columns=["id", "source_file", "source_line"])
+    found = rows[rows["id"] == trace_id]
+    if found.empty:  # a turn of a trace, in a recorded environment
+        return f"first: {trace_id}"
+    row = found.iloc[0]
+    return f"first: {row['source_file']}:{row['source_line']}"
