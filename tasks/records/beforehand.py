@@ -11,14 +11,9 @@ from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core import clock
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.run_record import find_runs
-from tracewheel.evaluation.error_budget import level_of
+from tracewheel.evaluation.error_budget import ANOTHER_PLAN, level_of
 from tracewheel.evaluation.power import describe_power
 from tracewheel.operations.preflight import Line
-
-PLANS = (
-    "set gate.gates_per_year to the number of gates that you run in a year (52 for one each week): refused gates then count by "
-    "the new plan"
-)
 
 
 def work_folder_lines(config: RetrainConfig) -> Iterator[Line]:
@@ -35,7 +30,7 @@ def _gate(config: RetrainConfig) -> Iterator[Line]:
     look = place_in(gates, "", clock.now(), config.gate)
     level = level_of(config.gate, look)
     if level <= 0.0:
-        yield Line("gate", "error", f"the {len(gates)} gates of the last year have spent its error budget", PLANS)
+        yield Line("gate", "error", f"the {len(gates)} gates of the last year have spent its error budget", ANOTHER_PLAN)
         return
     tasks = config.curation.held_out_tasks
     power = describe_power(tasks, level)

@@ -13,6 +13,11 @@ from tracewheel.config import GateConfig
 
 # The share of the budget that the first gates of a work folder get beyond the others, each half as much as the one before.
 FIRST_SHARE = 0.25
+# What to do where it is spent.
+ANOTHER_PLAN = (
+    "set gate.gates_per_year to the number of gates that you run in a year (52 for one each week): refused gates then count by "
+    "the new plan"
+)
 
 
 @dataclass(frozen=True)

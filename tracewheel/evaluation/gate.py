@@ -144,10 +144,23 @@ def decide(
     spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
     power = describe_power(len(common), level, spread)
     missing = {"challenger": ours.missing, "baseline": theirs.missing}
-    gain = bool(len(paired.lowest)) and shows_gain(paired.lowest, level)
+    gain = _gain_of(paired.lowest, level)
     if failed and not gain:
         failed.append(power["says"])
-    found = Found(config, ours, theirs, paired, offered, level, gain, list(falls), bool(explained), baseline, trained)
+    found = Found(
+        config,
+        ours,
+        theirs,
+        paired,
+        offered,
+        level,
+        gain,
+        _gain_of(paired.seen, level),
+        list(falls),
+        bool(explained),
+        baseline,
+        trained,
+    )
     why = refusal_of(found) if failed else None
     return Verdict(
         verdict="refused" if failed else "promoted",
@@ -242,6 +255,10 @@ def shows_gain(differences: npt.NDArray[np.float64], level: float) -> bool:
     if level <= 0.0 or differences.sum() <= 0.0 or sign_flip_p(differences) > level:
         return False
     return likelihood_root(differences, 0.0) > -NormalDist().inv_cdf(level)
+
+
+def _gain_of(differences: npt.NDArray[np.float64], level: float) -> bool:
+    return bool(len(differences)) and shows_gain(differences, level)
 
 
 def _too_few(config: GateConfig, paired: Paired, offered: int) -> list[str]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tracewheel.config import GateConfig
+from tracewheel.evaluation.error_budget import ANOTHER_PLAN
 from tracewheel.evaluation.paired_outcomes import Outcomes, Paired
-from tracewheel.evaluation.power import POWER, tasks_needed
+from tracewheel.evaluation.power import POWER, USUAL_SPREAD, tasks_needed
 
 Cause = Literal[
     "no_budget",
@@ -22,6 +23,7 @@ Cause = Literal[
     "other",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+MEND_EPISODES = "see their stop reasons on the dashboard's episodes page, mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
 
 
@@ -48,6 +50,7 @@ class Found:
         ours: The challenger's outcomes on the common tasks, `theirs` the baseline's.
         level: The gate's level; 0 where the year's error budget is spent.
         gain: Whether a gain is shown.
+        gain_unless_missing: Whether one would be, if missing episodes did not count at their worst.
         explained: Whether false accepts of the graders could explain the gain.
         harmed: Families that are judged to fall; "greedy success" where that falls.
         trained: Whether the challenger is another policy than the one that training began with.
@@ -60,6 +63,7 @@ class Found:
     offered: int
     level: float
     gain: bool
+    gain_unless_missing: bool
     harmed: list[str]
     explained: bool
     baseline: str
@@ -90,21 +94,25 @@ def _no_budget(found: Found) -> Refusal | None:
     return Refusal(
         "no_budget",
         f"the year's error budget is spent: it was planned for {found.config.gates_per_year} gate(s)",
-        "set gate.gates_per_year to the number of gates that you run in a year (52 for one each week); refused gates then "
-        "count by the new plan",
+        ANOTHER_PLAN,
     )
 
 
 def _unscored(found: Found) -> Refusal | None:
-    pairs = len(found.paired.seen)
+    pairs, missing = len(found.paired.seen), found.ours.missing + found.theirs.missing
+    if found.gain_unless_missing and not found.gain:
+        return Refusal(
+            "unscored",
+            f"a gain is seen, but {missing} episodes could not be played or scored, and count at their worst",
+            MEND_EPISODES,
+        )
     if pairs >= max(found.config.min_pairs, found.offered / 2):
         return None
-    missing = found.ours.missing + found.theirs.missing
     if missing:
         return Refusal(
             "unscored",
             f"too few tasks are scored for both policies: {missing} episodes could not be played or scored",
-            "see their stop reasons on the dashboard's episodes page, mend the environment or the verifier, and run again",
+            MEND_EPISODES,
         )
     return Refusal(
         "too_few_tasks",
@@ -168,7 +176,8 @@ def _too_few_tasks(found: Found) -> Refusal | None:
     if found.gain:
         return None
     seen = found.paired.seen
-    mean, spread = float(seen.mean()), max(float(seen.std(ddof=1)), LOWEST_SPREAD)
+    mean = float(seen.mean())
+    spread = max(float(seen.std(ddof=1)), LOWEST_SPREAD) if len(seen) > 1 else USUAL_SPREAD
     needed = tasks_needed(mean, spread, found.level)
     return Refusal(
         "too_few_tasks",

@@ -19,7 +19,7 @@ from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
-from tracewheel.environments import Observation, close_environment, make_environment, open_environment
+from tracewheel.environments import Observation, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
@@ -97,13 +97,10 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
 
 def _environment(looked: _Looked) -> Iterator[Line]:
     kind = looked.config.environment.spec
-    environment = make_environment(kind)
-    if missing := [name for name in NEEDED if not callable(getattr(environment, name, None))]:
-        raise ConfigError(f"environment '{looked.config.environment.kind}' has no method {', '.join(missing)}")
-    try:
+    with open_environment(kind) as environment:
+        if missing := [name for name in NEEDED if not callable(getattr(environment, name, None))]:
+            raise ConfigError(f"environment '{looked.config.environment.kind}' has no method {', '.join(missing)}")
         tools = environment.tools()
-    finally:
-        close_environment(environment)
     yield Line("environment", "ok", f"{looked.config.environment.kind}: {_count(len(tools), 'tool')}")
 
 
@@ -133,7 +130,7 @@ def _logs(looked: _Looked) -> Iterator[Line]:
     formats = ", ".join(sorted({trace.format for trace in looked.traces}))
     read = f"{_count(len(looked.traces), 'trace')} of {_count(len(files), 'file')}{f' as {formats}' if formats else ''}"
     if not bad:
-        yield Line("logs", "ok", read)
+        yield Line("logs", "ok" if looked.traces else "warning", read)
         return
     (reason, count), *_ = Counter(item.reason for _, item in bad).most_common(1)
     name, first = next((name, item) for name, item in bad if item.reason == reason)

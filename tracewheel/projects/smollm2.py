@@ -82,7 +82,7 @@ class Fit:
         """How long a run takes on two cores, and its memory."""
         share = self.iterations * self.tasks * GROUP_SIZE / TRAINING_EPISODES
         minutes = (MINUTES_OF_WARM_START + MINUTES_OF_TRAINING * share) * self.max_tokens / EPISODE_TOKENS
-        return f"about {_rounded(minutes, 5)} minutes and up to {PEAK_GB} GB on two cores, by the pace of our own runs"
+        return f"about {_rounded(minutes, 5)} minutes and up to {PEAK_GB} GB on two cores, estimated from the order desk's runs"
 
 
 def weights(say: Say = logger.info) -> Path:
@@ -112,7 +112,7 @@ def weights(say: Say = logger.info) -> Path:
 
 def convert(folder: Path, say: Say = logger.info) -> Path:
     """Convert the file in this folder, unless that has been done; returns the folder of the converted model."""
-    say(f"converting {FILE}, once (about half a minute, 541 MB) ...")
+    say(f"converting {FILE}, once (about a minute, 541 MB) ...")
     from tracewheel.policy.adapters import base_folder  # heavy, and not needed to say what is missing
 
     return base_folder(str(folder / FILE))

@@ -65,3 +65,14 @@ def test_fewer_tasks_than_the_gate_asks_for_is_too_few_tasks():
 
 def test_a_loss_is_said_in_points():
     assert "-25.0 points against warm start" in refused([0.0, 1.0, 0.0, 1.0] * 5, [1.0, 1.0, 0.0, 1.0] * 5).says
+
+
+def test_a_gain_that_missing_episodes_hide_is_unscored():
+    verdict = refused([1.0] * 12 + [np.nan] * 8 + [0.0] * 20, [0.0] * 12 + [1.0] * 8 + [0.0] * 20)
+    assert verdict.cause == "unscored" and "count at their worst" in verdict.says
+
+
+def test_one_task_has_no_spread_of_its_own():
+    config = GateConfig(min_pairs=1)
+    verdict = decide(config, results([1.0]), results([0.0]))
+    assert verdict.cause == "too_few_tasks"
