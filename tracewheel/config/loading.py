@@ -60,7 +60,11 @@ def load_stored_config(run: Path) -> RetrainConfig:
 
 
 def load_ingest_config(
-    paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None, readers: Sequence[str] = ()
+    paths: tuple[str, ...],
+    format: str | None,
+    overrides: list[str] | None = None,
+    readers: Sequence[str] = (),
+    outcomes: Sequence[str] = (),
 ) -> IngestConfig:
     """The settings of an ingest without a profile.
 
@@ -69,6 +73,7 @@ def load_ingest_config(
         format: `ingest.format`, unless None.
         overrides: `ingest.a=value` settings.
         readers: Readers before those of `ingest.readers`: `module:Class`, or files with the `args` of a mapping.
+        outcomes: `ingest.outcomes.paths`, unless it is empty.
 
     Raises:
         ConfigError: an override is invalid; the message names the key.
@@ -83,6 +88,9 @@ def load_ingest_config(
     if not isinstance(section, dict):
         raise ConfigError("--set ingest: 'ingest' holds keys, not a value")
     section |= {"paths": paths} | ({"format": format} if format else {})
+    if outcomes:
+        given = section.get("outcomes")
+        section["outcomes"] = (given if isinstance(given, dict) else {}) | {"paths": tuple(outcomes)}
     if readers:
         others = section.get("readers") or []
         section["readers"] = [*map(_reader, readers), *(others if isinstance(others, list) else [others])]

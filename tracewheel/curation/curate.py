@@ -181,7 +181,9 @@ class _Curation:
         self.probes = probes_of(replayed.tasks, replayed.solutions, means.mapped, means.reuse)
         if means.reuse:
             means.reuse.keep(whole=True)
-        self.rates, self.kept_counts = pass_rates(self.usable[["id", "task_id", "success"]], earlier.counts)
+        episodes = self.usable[["id", "task_id", "success"]]
+        self.rates, self.kept_counts = pass_rates(episodes, earlier.counts)
+        self.reopened = sorted(earlier.counts.reopened(episodes)) if earlier.counts else []
 
     def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
         import numpy as np
@@ -235,6 +237,7 @@ class _Curation:
                 "reward": int(self.usable["reward_drift"].sum()),
                 "observations": int(self.usable["observation_drift"].sum()),
             },
+            **({"reopened": self.reopened} if self.reopened else {}),
             "faults": _faults(self.usable, self.replayed.tasks.families),
             "probes": probe_report(self.probes),
             "duplicates": describe_duplicates(clusters),

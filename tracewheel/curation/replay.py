@@ -21,6 +21,8 @@ from tracewheel.environments import Environment, Observation, member_for, open_e
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
+from tracewheel.traces.late_outcomes import INFO as LATE
+from tracewheel.traces.statements import JUDGE
 
 if TYPE_CHECKING:
     import pandas
@@ -311,8 +313,10 @@ def _going_on(observation: Observation) -> Observation:
 
 
 def _judged(info: Mapping[str, Any]) -> float | None:
-    """The judge's score that the readers left in a trace; a log's own field of that name may hold anything."""
-    judged = info.get("judged")
+    """The judge's score that the readers left in a trace, or the latest that was said later; a field may hold anything."""
+    late = info.get(LATE)
+    kinds = late.get("kinds") if isinstance(late, dict) else None
+    judged = kinds.get(JUDGE) if isinstance(kinds, dict) and JUDGE in kinds else info.get("judged")
     return float(judged) if isinstance(judged, int | float) and 0 <= judged <= 1 else None
 
 
