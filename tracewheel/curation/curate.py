@@ -99,7 +99,7 @@ def curate(
     - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
     - splits.parquet: the record of splits, for the next curation.
     - outcomes.parquet: the outcome of each trace of a usable task, in a set or not, for the test of drift.
-    - report.json: the returned report.
+    - report.json: the returned report; `reopened` names tasks whose outcomes have changed since an earlier curation.
     - quality.json: the quality report.
 
     Args:
@@ -133,6 +133,8 @@ def curate(
             order, report = _decide(config, paths, Earlier(earlier, splits), Means(mapped))
         proves = not config.environment.kind.startswith(RECORDED)
         labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves, mapped=mapped)
+    if reopened := report.get("reopened"):
+        how.say(f"outcomes of {len(reopened)} tasks have changed since they were counted: their evidence is taken anew")
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
     _write_json(out / REPORT_FILE, report)
     write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
@@ -226,7 +228,8 @@ class _Curation:
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False
         )
-        self.kept_counts.write(out)
+        # Those that are in no file of outcomes are counted anew when they come back: nothing would show another change.
+        self.kept_counts.without(set(self.reopened) - set(tasks["id"])).write(out)
         splits.record.write(out / SPLITS_FILE)
         self._outcomes(tasks).to_parquet(out / OUTCOMES_FILE, index=False)
         report = {

@@ -12,7 +12,7 @@ that are there now, without decay.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -140,6 +140,11 @@ class KeptPassCounts:
         pairs = episodes[["id", "task_id"]].astype(str).set_axis(list(COUNTED_COLUMNS), axis=1)
         found = pairs.merge(self.counted, how="left", on=list(COUNTED_COLUMNS), indicator=True)["_merge"] == "both"
         return pandas.Series(found.to_numpy(), index=episodes.index)
+
+    def without(self, tasks: Collection[str]) -> Self:
+        """The counts without some tasks', whose traces count again then."""
+        counts = PassCounts({task_id: pair for task_id, pair in self.counts.items() if task_id not in tasks})
+        return self.of(counts, self.counted[~self.counted["task_id"].isin(tasks)])
 
     def reopened(self, episodes: pandas.DataFrame) -> set[str]:
         """The tasks in whose counts an episode (with `id`, `task_id` and `success`) has another outcome than it has now."""

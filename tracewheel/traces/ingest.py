@@ -211,7 +211,7 @@ def ingest_new(
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
         before = {name: state.ledger.read_before(path) for name, path, _ in plan}
         grown = GrownSessions(archive.path / TRACES_FOLDER, {redactor.name(name) for name, size in before.items() if size})
-        late = LateOutcomes.stored(out if not full else Path(), redactor, forgotten)
+        late = LateOutcomes((), redactor, forgotten) if full else LateOutcomes.stored(archive.path, redactor, forgotten)
         outcomes = functools.partial(
             _join, late, config=config, files={redactor.name(name): path for name, path in outcome_files.items()}
         )
