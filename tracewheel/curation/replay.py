@@ -21,8 +21,7 @@ from tracewheel.environments import Environment, Observation, member_for, open_e
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
-from tracewheel.traces.late_outcomes import INFO as LATE
-from tracewheel.traces.statements import JUDGE
+from tracewheel.traces.ingested_folder import JUDGE, LATE
 
 if TYPE_CHECKING:
     import pandas

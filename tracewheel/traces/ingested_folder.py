@@ -4,6 +4,7 @@ from tracewheel.core.out_folder import Writes
 
 TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
 OUTCOMES_FILE = "outcomes.jsonl"  # what was said of traces later; none where nothing was
+LATE, JUDGE = "late_outcomes", "judge"  # where a trace's `info` has what was said later, and there a judge's opinion
 PLACES_FOLDER = "places.parquet"  # which bytes of the logs each trace is from
 STATE_FILE, INDEXES = "state.json", ("contents", "ids", "span_traces")
 INGESTED = Writes(

@@ -28,14 +28,14 @@ from tracewheel.traces.counts import FORGOTTEN, Counts
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
-from tracewheel.traces.ingested_folder import INDEXES
+from tracewheel.traces.ingested_folder import INDEXES, JUDGE
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
 from tracewheel.traces.places import Origin, PlacesWriter
 from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
 from tracewheel.traces.readers.building import made_id
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
-from tracewheel.traces.statements import BY_ID, JUDGE, VERIFIED, Statement
+from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
 BATCH, BATCH_BYTES = 500, 32 << 20
 # Names under which a log numbers the attempts at a task; readers keep them in `info`.

@@ -23,7 +23,7 @@ import orjson
 from tracewheel.config.ingest import OUTCOME_KINDS, OutcomesConfig
 from tracewheel.core.store import PARTIAL
 from tracewheel.traces.forgotten import Forgotten
-from tracewheel.traces.ingested_folder import OUTCOMES_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import LATE, OUTCOMES_FILE, TRACES_FOLDER
 from tracewheel.traces.parquet import json_of
 from tracewheel.traces.readers.requests import FORMAT as REQUESTS
 from tracewheel.traces.redaction.redactor import Redactor
@@ -32,7 +32,6 @@ from tracewheel.traces.statements import BY_ID, BY_SESSION, VERIFIED, Statement,
 if TYPE_CHECKING:
     import pyarrow
 
-INFO = "late_outcomes"  # in a trace's `info`
 COLUMNS = ["id", "session", "created", "outcome", "format", "info"]
 NAMED = {BY_ID: "trace", BY_SESSION: "session"}  # what `Forgotten` calls them
 SUCCESS = 0.5  # where two kinds are compared
@@ -59,7 +58,7 @@ class _Candidate:
         called = bool(info.get("side_chain") or info.get("parent"))
         responses = info.get("responses") if row["format"] == REQUESTS else None
         listed = responses if isinstance(responses, list) else []
-        created, earlier = _moment(row["created"]), info.get(INFO)
+        created, earlier = _moment(row["created"]), info.get(LATE)
         ours = isinstance(earlier, dict) and isinstance(earlier.get("logged", ""), float | None)
         return cls(row["id"], part, row["session"], created, row["outcome"], earlier if ours else None, called, listed, [])
 
@@ -294,8 +293,8 @@ def _with_outcomes(table: pyarrow.Table, changed: Mapping[str, _Joined]) -> pyar
     for at, name in enumerate(ids):
         if (joined := changed.get(name)) is not None:
             columns["outcome"][at] = joined.outcome
-            info = {key: value for key, value in orjson.loads(columns["info"][at]).items() if key != INFO}
-            columns["info"][at] = json_of(info | ({INFO: joined.info} if joined.info else {})).decode()
+            info = {key: value for key, value in orjson.loads(columns["info"][at]).items() if key != LATE}
+            columns["info"][at] = json_of(info | ({LATE: joined.info} if joined.info else {})).decode()
     for name, values in columns.items():
         place = table.schema.get_field_index(name)
         field = table.schema.field(place)

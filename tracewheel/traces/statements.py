@@ -29,7 +29,7 @@ from tracewheel.traces.readers.records import parse_piece
 
 TYPE = "tracewheel.outcome"  # the `type` of a line of a log that is no conversation but says how one ended
 BY_ID, BY_SESSION = "id", "session"
-VERIFIED, LABEL, THUMB, JUDGE = "verified", "label", "thumb", "judge"
+VERIFIED, LABEL, THUMB = "verified", "label", "thumb"
 COLUMNS = {
     BY_ID: ("trace_id", "response_id", "message_id", "completion_id", "run_id", "trace"),
     BY_SESSION: NAMES["session"],
