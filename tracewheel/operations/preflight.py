@@ -17,8 +17,12 @@ from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
+from tracewheel.curation.duplicates import DuplicateFinder
+from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components
+from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
+from tracewheel.curation.splits import components
 from tracewheel.environments import Observation, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.policy.adapters import base_folder
@@ -30,6 +34,7 @@ from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 
 State = Literal["ok", "warning", "error", "skipped"]
+FEW_TASKS = 6  # that say nothing of how tasks hang together
 TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
 BYTES = 16 << 20  # of a log file: spans of one trace may stand far apart
 SECONDS = 4.0  # for replays
@@ -62,6 +67,7 @@ class _Looked:
 
     config: RetrainConfig
     traces: list[Trace] = field(default_factory=list)
+    replays: list[tuple[Trace, Replay]] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     has_base: bool = False
     whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
@@ -79,6 +85,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "verifiers": _verifiers,
         "logs": _logs,
         "replays": _replays,
+        "components": _components,
         "probes": _probes,
         "base": _base,
         "template": _template,
@@ -152,7 +159,6 @@ def _replays(looked: _Looked) -> Iterator[Line]:
         return
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
-    replays: list[Replay] = []
     took: dict[str, list[float]] = {}
     began = time.monotonic()
     with open_environment(kind) as environment:
@@ -170,9 +176,10 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
-            replays.append(replay)
+            looked.replays.append((trace, replay))
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
+    replays = [replay for _, replay in looked.replays]
     yield _agreement(replays, dropped, first, looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from _slow_tools(took)
@@ -238,6 +245,31 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
     else:
         yield Line("outcomes", "ok", says)
+
+
+def _components(looked: _Looked) -> Iterator[Line]:
+    """Whether train, validation and test can be kept apart: tasks with a common user, session or copy stay on one side."""
+    import pandas
+
+    if len(looked.tasks) < FEW_TASKS:
+        return
+    rows = pandas.DataFrame(
+        [
+            {**trace.to_record(), "task_id": replay.task.id, "fingerprint": replay.task.fingerprint}
+            for trace, replay in looked.replays
+        ]
+    )
+    rows = rows.drop_duplicates("id")
+    finder = DuplicateFinder()
+    finder.add(rows)
+    copies = linking_clusters(finder.clusters(), looked.config.curation.duplicates)
+    of = components(rows, copies)
+    parts = describe_components(pandas.DataFrame({"id": list(of), "component": list(of.values())}), rows, copies)
+    says = f"{len(looked.tasks)} tasks hang together in {_count(parts['count'], 'component')}"
+    if parts["largest"]["share"] > TOO_LARGE:
+        yield Line("components", looked.worst if parts["count"] < 3 else "warning", says, component_words(parts))
+    else:
+        yield Line("components", "ok", says)
 
 
 def _probes(looked: _Looked) -> Iterator[Line]:
