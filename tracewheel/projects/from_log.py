@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config.loading import load_ingest_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.environments.recorded.build import build_recording, tool_sets
+from tracewheel.environments.recorded.build import build_recording, outcomes_of, tool_sets
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
 from tracewheel.projects import smollm2
 from tracewheel.projects.project import Base, Project, ignored, smollm2_base
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECORDED = "recorded"
+OUR_OWN = ("tracewheel", "flows", "tasks")
 LONG = 0.95  # of the episodes are at most so long
 FEWEST_TASKS = 3  # curation makes three sides of them
 REAL_BASE = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -116,7 +118,7 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
         formats=dict(report["by_format"]),
         traces=int(report["kept"]),
         quarantined=int(report["quarantined"]),
-        outcomes=_outcomes(used),
+        outcomes=outcomes_of(used),
         tool_set=chosen,
         other_sets={name: count for name, count in sets.items() if name != chosen},
         inferred=bool(used["tools_inferred"].any()),
@@ -162,17 +164,25 @@ def _base(given: str | None, finding: Finding, say: smollm2.Say) -> Base:
 
 
 def _modules(readers: Sequence[str]) -> dict[str, Path]:
-    """The files of readers of one's own that lie in the working folder; the project finds them in its own."""
+    """The files in the working folder of own readers and of the modules that they use; the project finds them in its own."""
     here = Path.cwd().resolve()
     found: dict[str, Path] = {}
-    for reader in readers:
-        top = sys.modules.get(reader.partition(":")[0].partition(".")[0])
-        file = Path(top.__file__).resolve() if top is not None and top.__file__ else None
-        if file is None or not file.is_relative_to(here) or "site-packages" in file.parts:
+    waiting, seen = [reader.partition(":")[0] for reader in readers], set(OUR_OWN)
+    while waiting:
+        top = waiting.pop().partition(".")[0]
+        module = sys.modules.get(top)
+        file = Path(module.__file__).resolve() if module is not None and module.__file__ else None
+        if top in seen or file is None or not file.is_relative_to(here) or "site-packages" in file.parts:
             continue
+        seen.add(top)
         files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
         root = file.parent.parent if file.name == "__init__.py" else file.parent
         found |= {path.relative_to(root).as_posix(): path for path in files}
+        parts = [part for name, part in list(sys.modules.items()) if name.partition(".")[0] == top]
+        values = [value for part in parts for value in vars(part).values()]
+        waiting += [
+            value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")) for value in values
+        ]
     return found
 
 
@@ -221,12 +231,6 @@ def _largest_set(traces: pandas.DataFrame) -> tuple[str, dict[str, int]]:
     """The tool set of most traces, ties by name, and how many traces have each."""
     sets = Counter(name for name in tool_sets(traces) if name)
     return min(sets, key=lambda name: (-sets[name], name), default=""), dict(sorted(sets.items()))
-
-
-def _outcomes(traces: pandas.DataFrame) -> dict[str, int]:
-    known = traces["outcome"].dropna()
-    wins = int((known >= 1.0).sum())
-    return {"success": wins, "failure": len(known) - wins, "unknown": len(traces) - len(known)}
 
 
 def _longest(traces: pandas.DataFrame, tools: list[dict[str, Any]]) -> tuple[int, int]:

@@ -276,7 +276,8 @@ class TestFromLog:
     def test_a_reader_of_ones_own_reads_the_log_and_stands_in_the_profile(self, kind, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         log_of_calls(Path("log.jsonl"), lambda record: {"trail": record["messages"], "good": record["reward"]})
-        Path("my_reader.py").write_text(READER)
+        Path("my_reader.py").write_text("import my_parts\n" + READER)
+        Path("my_parts.py").write_text("")
         Path("map.yaml").write_text(MAPPING)
         reader = {"class": "my_reader:Runs", "mapping": "map.yaml"}[kind]
         assert main(["init", "my-log", "--logs", "log.jsonl"]) == 2
@@ -287,7 +288,7 @@ class TestFromLog:
         assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
         assert "3 successes, 1 failures" in Path("my-log/README.md").read_text()
         monkeypatch.chdir("my-log")
-        assert Path("my_reader.py").is_file() == (kind == "class")
+        assert [Path(name).is_file() for name in ("my_reader.py", "my_parts.py")] == [kind == "class"] * 2
         capsys.readouterr()
         assert main(["ingest", "profile.yaml", "--out", "data/ingested", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["kept"] == 4
