@@ -13,6 +13,7 @@ import yaml
 
 from flows.cli import main
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
+from tracewheel.config.loading import load_config
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.curation.curate import curate
@@ -283,12 +284,12 @@ class TestFromLog:
         assert main(["init", "my-log", "--logs", "log.jsonl"]) == 2
         assert "--reader" in capsys.readouterr().err
         assert main(["init", "my-log", "--logs", "log.jsonl", "--reader", reader]) == 0
-        profile = RetrainConfig.model_validate(yaml.safe_load(Path("my-log/profile.yaml").read_text()))
-        [written] = profile.ingest.readers
-        assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
-        assert "3 successes, 1 failures" in Path("my-log/README.md").read_text()
         monkeypatch.chdir("my-log")
+        [written] = load_config("profile.yaml").ingest.readers
+        assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
+        assert "3 successes, 1 failures" in Path("README.md").read_text()
         assert [Path(name).is_file() for name in ("my_reader.py", "my_parts.py")] == [kind == "class"] * 2
+        assert Path("map.yaml").is_file() == (kind == "mapping")
         capsys.readouterr()
         assert main(["ingest", "profile.yaml", "--out", "data/ingested", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["kept"] == 4
