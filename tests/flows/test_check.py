@@ -177,6 +177,10 @@ MISTAKES = {
         lambda b: b.edit('task.goal["words"]', 'task.goal["word"]'),
         ("outcomes", "error", "verify raises KeyError: 'word'", 'task.goal["word"]'),
     ),
+    "snapshot raises in some states": (
+        lambda b: b.edit('return {"words": self.words}', 'return {"words": self.words} if self.words[-1] != "x" else 1 / 0'),
+        ("outcomes", "warning", "6 more have no score", "snapshot raises"),
+    ),
     "task_from_log returns nothing": (
         lambda b: b.edit("return Task(", "Task("),
         ("replays", "error", "task_from_log returns None", "a tracewheel.Task"),
@@ -208,7 +212,7 @@ MISTAKES = {
     ),
     "a slow tool": (
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
-        ("tools", "warning", "add (0.30 s)", "tool_threads"),
+        ("tools", "warning", "add (0.3", "tool_threads"),
     ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),

@@ -239,7 +239,13 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         return
     wins = sum(replay.success == 1.0 for replay in scored)
     says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
-    if not wins:
+    failed = Counter(replay.unscored for replay in replays if replay.unscored)
+    if failed:
+        why, count = failed.most_common(1)[0]
+        yield Line(
+            "outcomes", "warning", f"{says}; {count} more have no score: {why}", "mend the class: nothing is learnt from these"
+        )
+    elif not wins:
         yield Line("outcomes", "warning", says, "is the verifier too strict? Without a success there is no warm start")
     elif wins == len(scored):
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")

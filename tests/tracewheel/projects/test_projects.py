@@ -142,6 +142,8 @@ class TestSample:
             tiny_base()
         with pytest.raises(InputError, match=r"config\.json is missing"):
             tiny_base(str(tmp_path))
+        with pytest.raises(InputError, match="did you mean smollm2"):
+            tiny_base("smollm")
         assert tiny_base(str(ROOT / "data" / "base")).keys() >= {"config.json", "tokenizer.json"}
 
     def test_the_tiny_base_is_called_a_toy_wherever_it_is_offered(self, tmp_path, capsys):
