@@ -216,7 +216,7 @@ class _Calls:
         if self.raised:
             most, count = self.raised.most_common(1)[0]
             yield Line(
-                "calls",
+                "exceptions",
                 "warning",
                 f"step raises at {self.raised.total()} of {_count(total, 'logged call')}, {count} by {most}: such an episode "
                 "fails through the fault of the environment, and has no score",
@@ -229,7 +229,7 @@ class _Calls:
                 "warning" if self.answered.total() > FEW_CALLS * total else "ok",
                 f"{self.answered.total()} of {_count(total, 'logged call')} are answered as errors, {count} of {most}: in an "
                 "episode that is the policy's mistake, and scored",
-                "where the agent's tools took such calls, widen the names and schemas of `tools`",
+                "where the agent's tools took such calls, widen the names and schemas of `tools`, or mend the class",
             )
 
 
