@@ -210,6 +210,22 @@ MISTAKES = {
         lambda b: b.edit('final_state["words"] == task.goal["words"]', "True"),
         ("tasks", "warning", "doing nothing scores 1"),
     ),
+    "a step that raises a mistake of its author": (
+        lambda b: b.edit("self.words.append(args", "self.words.apend(args"),
+        ("exceptions", "warning", "raises at 16 of 16 logged calls, 16 by AttributeError in add (own_desk.py:", "has no score"),
+    ),
+    "a step that raises what tools raise": (
+        lambda b: b.edit("self.words.append(args", "{}[self.words.pop()](args"),
+        ("calls", "warning", "16 of 16 logged calls are answered as errors, 16 of add, answered with KeyError (own_desk.py:"),
+    ),
+    "tools that are not those of the log": (
+        lambda b: b.edit('function_tool("add"', 'function_tool("put"'),
+        ("calls", "warning", "16 of add, of a tool that is not offered: in an episode that is the policy's mistake", "widen"),
+    ),
+    "a schema that the log does not keep": (
+        lambda b: b.edit('{"type": "string"}', '{"type": "integer"}'),
+        ("calls", "warning", "16 of add, against the tool's schema"),
+    ),
     "a slow tool": (
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
         ("tools", "warning", "add (0.3", "tool_threads"),
