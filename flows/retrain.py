@@ -44,6 +44,7 @@ from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
+from tracewheel.scoring.missing import ADVICE
 
 DESCRIPTION = (
     "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
@@ -295,7 +296,13 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
     Raises:
         DataError: no policy has enough scored episodes.
     """
-    best = best_of(candidate_rates({name: validate(run, curated, policy) for name, policy in policies.items()}))
+    candidates = {name: validate(run, curated, policy) for name, policy in policies.items()}
+    best = best_of(candidate_rates(candidates))
     if best is None:
-        raise DataError("no policy could be rated on the validation split: fewer than half of its tasks were scored for each")
+        results = [candidate.evaluation.result for candidate in candidates.values()]
+        found = [words for result in results for words in result.get("without_score", {}).values()]
+        raise DataError(
+            "no policy could be rated on the validation split: fewer than half of its tasks were scored for each"
+            + (f". {found[0]}; {ADVICE}" if found else "")
+        )
     return best

@@ -136,6 +136,7 @@ PUBLIC = {
         "Restorable",
         "Solver",
         "TaskMaker",
+        "ToolError",
         "VariantMaker",
         "function_tool",
         "play_calls",

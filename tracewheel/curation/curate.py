@@ -29,7 +29,7 @@ from tracewheel.curation.difficulty import KeptPassCounts, check_held_out_tier, 
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
-from tracewheel.curation.fitting import component_words, describe_components, describe_counts, tried_rows
+from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components, describe_counts, tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.no_tasks import why_no_task
 from tracewheel.curation.probes import probe_report
@@ -75,7 +75,6 @@ class HowTo(NamedTuple):
 
 BY_DEFAULT = HowTo()
 MANY, MOST_PROCESSES = 20_000, 4  # traces for which other processes pay, and how many of these
-TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 

@@ -73,7 +73,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     trajectories, scores = Path(result["out"]) / "trajectories.parquet", f"{result['out']}-scores"
     words = f"{profile_words(options)} --curated {options.curated} --trajectories {trajectories} --out {scores}"
-    return written(f"{number(result['episodes'])} episodes", result, "", "good", f"tracewheel stage score {words}")
+    failed = result.get("without_score", "")
+    figures = {name: value for name, value in result.items() if name != "without_score"}
+    tone, title = "warning" if failed else "good", f"{number(result['episodes'])} episodes"
+    return written(title, figures, failed, tone, f"tracewheel stage score {words}")
 
 
 COMMAND = Command(
