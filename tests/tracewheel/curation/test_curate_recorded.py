@@ -101,3 +101,17 @@ def test_logs_without_a_success_name_the_cause_and_the_ways_on(folder, tmp_path,
         curate(config, tmp_path, tmp_path / "out")
     for way in ("ingest.fields.outcome", "a judge", "`tracewheel runs labels`", "docs/your-environment.md"):
         assert way in said
+
+
+def test_a_prompt_that_an_exporter_cut_is_the_start_of_no_task(folder):
+    from tracewheel.environments.recorded.traces import CUT_PROMPT, recorded_episodes
+
+    traces = pandas.read_parquet(folder / "ingested/traces.parquet").head(30)
+    wins = traces.index[traces["outcome"] >= 1.0]
+    cut = json.loads(traces.at[wins[0], "messages"])
+    cut[1]["content"] += " ...[truncated]"
+    traces.at[wins[0], "messages"] = json.dumps(cut)
+    for by in ("turn", "episode"):
+        found, counts = recorded_episodes(traces, "recorded:x", by=by)
+        assert counts["left_out"][CUT_PROMPT] == 1
+        assert not any("[truncated]" in text for text in found["environment"])
