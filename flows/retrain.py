@@ -39,7 +39,8 @@ from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
-from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, load_tasks
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, TRAIN, load_tasks
+from tracewheel.evaluation.idle_reward import check_idle
 from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
@@ -176,6 +177,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         run.tracking.log()
     run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
+    look_at_reward(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
@@ -258,6 +260,17 @@ def look_at_prompts(run: Run, curated: Entry) -> None:
     tasks = [task for split in SPLITS for task in load_tasks(curated.path, split)]
     if warning := check_prompts(RolloutSections.of(run.config), tasks):
         run.reporter.say(f"prompts: {warning}")
+
+
+def look_at_reward(run: Run, curated: Entry) -> None:
+    """Check what no work earns under the rubric, and that it has the parts that its objectives name.
+
+    Raises:
+        ConfigError: an objective names a part that no verifier gives.
+        DoubtfulData: no work earns more than `audit.max_idle_reward`.
+    """
+    if not run.record.summary and (said := check_idle(run.config.rubric, run.config.audit, load_tasks(curated.path, TRAIN))):
+        run.reporter.say(f"reward: without any work {said}")
 
 
 def look_at_memory(run: Run, curated: Entry) -> None:

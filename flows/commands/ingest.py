@@ -187,6 +187,9 @@ def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[s
         yield lambda done: bars.update(task, completed=done)
 
 
+NOT_WHOLE = ("cut_turns", "failed_turns", "cut_prompts", "results_left_out")
+
+
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """Counts, the most frequent reasons of the quarantine, and whether there is enough to go on with."""
     from tracewheel.traces.quarantine import frequent_reasons, shortfall
@@ -198,6 +201,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             ("not read", f"{len(result['skipped'])} files that are no logs: {one_line(', '.join(result['skipped']), 80)}")
         )
     added = result.get("added", result)
+    if broken := {name.replace("_", " "): added[name] for name in NOT_WHOLE if added.get(name)}:
+        rows.append(("not whole", counted(broken)))
     if added == {name: result[name] for name in added}:
         rows = [(name.replace("_", " "), number(result[name])) for name in COUNTS] + rows
         parts: list[Grid | Block] = []

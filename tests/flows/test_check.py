@@ -116,6 +116,7 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "replays",
         "outcomes",
         "tasks",
+        "reward",
         "template",
         "prompts",
         "base",
@@ -198,6 +199,17 @@ MISTAKES = {
     "an environment that answers otherwise": (
         lambda b: b.edit('Observation("ok")', 'Observation("fine")'),
         ("replays", "warning", "0 of 16 traces are answered as logged"),
+    ),
+    "a reward that is there without any work": (
+        lambda b: (
+            b.edit('{"words": float(right)}', '{"words": float(right), "calm": 1.0}'),
+            b.set("rubric", objectives=[{"kind": "part", "name": "calm", "part": "own_desk:Check.calm"}]),
+        ),
+        ("reward", "error", "earns 100% of the full reward, more than 30% (audit.max_idle_reward)", "before the first call"),
+    ),
+    "a part that no verifier gives": (
+        lambda b: b.set("rubric", objectives=[{"kind": "part", "name": "words", "part": "own_desk:Check.word"}]),
+        ("reward", "error", "no part 'own_desk:Check.word'; its parts are own_desk:Check, own_desk:Check.words"),
     ),
     "an environment that is never twice the same": (
         lambda b: (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.endings import prompt_is_cut
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
@@ -28,6 +29,7 @@ from tracewheel.environments import (
 )
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.environments.recorded.traces import CUT_PROMPT
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
 from tracewheel.traces.ingested_folder import JUDGE, LATE
 
@@ -78,6 +80,8 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     Raises:
         DataError: the trace has no starting point in this environment; the message says why.
     """
+    if prompt_is_cut(trace.messages):
+        raise DataError(CUT_PROMPT)
     if trace.environment is None:
         raise DataError("no environment logged")
     member = member_for(environment, trace.environment["kind"])

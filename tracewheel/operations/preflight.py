@@ -25,6 +25,8 @@ from tracewheel.curation.replay import Replay, replay_trace
 from tracewheel.curation.splits import components
 from tracewheel.environments import Observation, Refusal, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
+from tracewheel.evaluation.idle_reward import idle_reward
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
@@ -37,7 +39,7 @@ State = Literal["ok", "warning", "error", "skipped"]
 FEW_TASKS = 6  # that say nothing of how tasks hang together
 TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
 BYTES = 16 << 20  # of a log file: spans of one trace may stand far apart
-SECONDS = 4.0  # for replays
+SECONDS, IDLE_SECONDS = 4.0, 10.0  # for replays, and for episodes without work
 SLOW_CALL = 0.1  # seconds
 FEW_CALLS = 0.1  # of the logged calls: so many mistakes are usual
 GIB = 1 << 30
@@ -88,6 +90,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "replays": _replays,
         "components": _components,
         "probes": _probes,
+        "reward": _reward,
         "base": _base,
         "template": _template,
         "prompts": _prompts,
@@ -330,6 +333,22 @@ def _probes(looked: _Looked) -> Iterator[Line]:
             yield Line("tasks", "warning", f"a task is {probe.verdict}: {probe.reason} ({task.prompt[:60]!r})", LEFT_OUT)
             return
     yield Line("tasks", "ok", f"{len(tasks)} played: doing nothing fails, and two runs agree")
+
+
+def _reward(looked: _Looked) -> Iterator[Line]:
+    """What no work earns under the rubric that is trained on; a part that its objectives name is there."""
+    if not looked.tasks:
+        return
+    if held_back := looked.config.evaluation.rubric:  # its parts are there, too
+        idle_reward(held_back, looked.tasks, 1.0, IDLE_SECONDS)
+    found = idle_reward(looked.config.rubric, looked.tasks, looked.config.audit.max_idle_reward, IDLE_SECONDS)
+    says = f"without any work: {found['says']}"
+    if found["reasons"]:
+        yield Line("reward", "error", f"{'; '.join(found['reasons'])}; {says}", IDLE_ADVICE)
+    elif found["share"] is None:
+        yield Line("reward", "skipped", found["says"])
+    else:
+        yield Line("reward", "warning" if found["share"] > 0 else "ok", says, IDLE_ADVICE if found["share"] > 0 else "")
 
 
 def _base(looked: _Looked) -> Iterator[Line]:

@@ -148,3 +148,17 @@ def test_an_outcome_that_is_overruled_reopens_the_evidence_of_its_task(folder, t
     assert sorted(taught_again["trace_id"]) == sorted(taught["trace_id"])
     fourth, _ = night("four", known, "three")
     assert "reopened" not in fourth
+
+
+def test_a_prompt_that_an_exporter_cut_is_the_start_of_no_task(folder):
+    from tracewheel.environments.recorded.traces import CUT_PROMPT, recorded_episodes
+
+    traces = pandas.read_parquet(folder / "ingested/traces.parquet").head(30)
+    wins = traces.index[traces["outcome"] >= 1.0]
+    cut = json.loads(traces.at[wins[0], "messages"])
+    cut[1]["content"] += " ...[truncated]"
+    traces.at[wins[0], "messages"] = json.dumps(cut)
+    for by in ("turn", "episode"):
+        found, counts = recorded_episodes(traces, "recorded:x", by=by)
+        assert counts["left_out"][CUT_PROMPT] == 1
+        assert not any("[truncated]" in text for text in found["environment"])

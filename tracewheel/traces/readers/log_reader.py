@@ -21,7 +21,7 @@ from tracewheel.traces.readers import openai, requests
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
-from tracewheel.traces.readers.spans import is_exported, is_span, read_span, span_reader, span_values
+from tracewheel.traces.readers.spans import is_event, is_exported, is_span, read_span, span_reader, span_values
 from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
 from tracewheel.traces.statements import TYPE, Statement, statement_of
@@ -155,7 +155,7 @@ class LogReader:
 
     def _list_readers(self, value: Any) -> list[Reader]:
         """The readers of lists that may begin like this; none if the value is a record."""
-        if any(reader.recognises(value) for reader in self._records) or is_span(value):
+        if any(reader.recognises(value) for reader in self._records) or is_exported(value):
             return []
         return [reader for reader in self._lists if reader.recognises(value)]
 
@@ -242,12 +242,13 @@ class LogReader:
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str, whole: bytes = b"") -> Iterator[Quarantined]:
         """Spool the spans of an export, which is the piece, or `whole` in it."""
         whole = whole or piece.raw
-        spans = span_values(value) or ([value] if is_span(value) else [])
+        spans = span_values(value) or ([value] if is_span(value) or is_event(value) else [])
         if not spans:
-            yield quarantined(piece._replace(raw=whole), file, InvalidRecord("no messages", "the export holds no spans"))
+            empty = InvalidRecord("no messages", "the export holds no spans, and no records of GenAI events in spans")
+            yield quarantined(piece._replace(raw=whole), file, empty)
         for span in spans:
             raw = whole if span is value else orjson.dumps(span)
-            if not is_span(span):
+            if not is_span(span) and not is_event(span):
                 yield quarantined(
                     piece._replace(raw=raw),
                     file,
