@@ -31,9 +31,10 @@ from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import find_logs, find_outcomes
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
+from tracewheel.traces.statements import read_outcomes
 
 State = Literal["ok", "warning", "error", "skipped"]
 FEW_TASKS = 6  # that say nothing of how tasks hang together
@@ -87,6 +88,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "environment": _environment,
         "verifiers": _verifiers,
         "logs": _logs,
+        "late outcomes": _late_outcomes,
         "replays": _replays,
         "components": _components,
         "probes": _probes,
@@ -124,7 +126,7 @@ def _verifiers(looked: _Looked) -> Iterator[Line]:
 
 def _logs(looked: _Looked) -> Iterator[Line]:
     config = looked.config.ingest
-    files = find_files(config.paths)
+    files = find_logs(config)
     if not files:
         raise DataError(f"ingest.paths: no file matches {', '.join(config.paths)}")
     bad: list[tuple[str, Quarantined]] = []
@@ -152,6 +154,18 @@ def _logs(looked: _Looked) -> Iterator[Line]:
         f"(first: {name}:{first.line}: {first.detail})",
         ADVICE.get(reason, "tracewheel ingest --explain FILE shows what becomes of a record"),
     )
+
+
+def _late_outcomes(looked: _Looked) -> Iterator[Line]:
+    config = looked.config.ingest
+    for name, path in find_outcomes(config).items():
+        read = read_outcomes(path, name, dict(config.outcomes.fields.items()))
+        found = f"{_count(len(read.statements), 'outcome')} in {name}"
+        if read.unreadable:
+            first = f"; {_count(len(read.unreadable), 'row')} without one (first: {read.unreadable[0]})"
+            yield Line("late outcomes", "warning", f"{found}{first}", "ingest.outcomes.fields says where its parts are")
+        else:
+            yield Line("late outcomes", "ok", found)
 
 
 def _replays(looked: _Looked) -> Iterator[Line]:
