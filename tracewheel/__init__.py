@@ -141,6 +141,7 @@ PUBLIC = {
         "Restorable",
         "Solver",
         "TaskMaker",
+        "ToolError",
         "VariantMaker",
         "function_tool",
         "play_calls",

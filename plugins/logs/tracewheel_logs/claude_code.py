@@ -43,7 +43,8 @@ def recognises(value: Any) -> bool:
         return False
     if value["type"] in TURNS:
         return isinstance(value.get("sessionId"), str) and isinstance(value.get("message"), dict)
-    return isinstance(value.get("sessionId"), str) or ALONE.get(value["type"]) in value
+    # Langfuse's observations have a type and a session, too: SPAN, GENERATION.
+    return (isinstance(value.get("sessionId"), str) and value["type"].islower()) or ALONE.get(value["type"]) in value
 
 
 def continues(value: Any) -> bool:

@@ -28,8 +28,8 @@ USER_KEYS = ("user.id", "enduser.id", "langfuse.user.id", "traceloop.association
 
 
 def recognises(span: Span) -> bool:
-    """Whether the span has these attributes."""
-    return any(key.startswith("gen_ai.") for key in span.attributes)
+    """Whether the span has these attributes or events."""
+    return any(key.startswith("gen_ai.") for key in (*span.attributes, *(name for name, _ in span.events)))
 
 
 def model_calls(spans: list[Span]) -> list[ModelCall]:

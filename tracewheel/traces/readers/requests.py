@@ -282,6 +282,7 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
     # Where each request has another, it is the request's own id, not a session's.
     sessions = {request.session for request in chain if request.session is not None}
     outcomes = [request.outcome for request in chain if request.outcome is not None]
+    responses = [request.id for request in chain[:-1] if request.id]
     return build_trace(
         FORMAT,
         place,
@@ -295,7 +296,7 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
             model=last.model,
             outcome=outcomes[-1] if outcomes else None,
             task=first("task"),
-            info={**last.info, "requests": len(chain)},
+            info={**last.info, "requests": len(chain), **({"responses": responses} if responses else {})},
         ),
     )
 
