@@ -49,6 +49,11 @@ PUBLIC = {
         "Positive",
         "Strict",
     ),
+    "tracewheel.core.endings": (
+        "ending",
+        "failed_by",
+        "with_ending",
+    ),
     "tracewheel.core.errors": (
         "AdapterMismatchError",
         "ConfigError",

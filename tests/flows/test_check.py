@@ -48,10 +48,11 @@ PROFILE = {
     "curation": {"train_tasks": 4, "validation_tasks": 2, "held_out_tasks": 24, "harder_tasks": 0},
     "rollout": {"engine": {"kind": "transformers"}, "max_tokens": 400, "max_turn_tokens": 64},
 }
+WORDS = ("apple", "bread", "cheese", "dates", "eggs", "flour", "grapes", "honey")
 
 
-def record(number, *, solved=True, environment=True):
-    word = f"w{number % 8}"
+def record(number, *, solved=True, environment=True, word=None):
+    word = word or WORDS[number % len(WORDS)]
     call = {
         "id": "c",
         "type": "function",
@@ -121,6 +122,7 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "base",
         "gate",
         "splits",
+        "components",
     }
     assert set(lines) == wanted
     assert lines["outcomes"]["says"] == "10 of 16 episodes succeed by the verifier"
@@ -175,6 +177,10 @@ MISTAKES = {
     "the verifier raises": (
         lambda b: b.edit('task.goal["words"]', 'task.goal["word"]'),
         ("outcomes", "error", "verify raises KeyError: 'word'", 'task.goal["word"]'),
+    ),
+    "snapshot raises in some states": (
+        lambda b: b.edit('return {"words": self.words}', 'return {"words": self.words} if self.words[-1] != "x" else 1 / 0'),
+        ("outcomes", "warning", "6 more have no score", "snapshot raises"),
     ),
     "task_from_log returns nothing": (
         lambda b: b.edit("return Task(", "Task("),
@@ -234,11 +240,15 @@ MISTAKES = {
     ),
     "a slow tool": (
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
-        ("tools", "warning", "add (0.30 s)", "tool_threads"),
+        ("tools", "warning", "add (0.3", "tool_threads"),
     ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
+    ),
+    "tasks that are copies of one another but for a number": (
+        lambda b: setattr(b, "records", [record(number, word=f"w{number % 8}") for number in range(16)]),
+        ("components", "error", "8 tasks hang together in 1 component", "renumbered copies ties 8 tasks", "duplicates.link"),
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
     "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),

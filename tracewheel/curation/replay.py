@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.endings import prompt_is_cut
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
@@ -28,7 +29,9 @@ from tracewheel.environments import (
 )
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.environments.recorded.traces import CUT_PROMPT
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
+from tracewheel.traces.ingested_folder import JUDGE, LATE
 
 if TYPE_CHECKING:
     import pandas
@@ -77,6 +80,8 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     Raises:
         DataError: the trace has no starting point in this environment; the message says why.
     """
+    if prompt_is_cut(trace.messages):
+        raise DataError(CUT_PROMPT)
     if trace.environment is None:
         raise DataError("no environment logged")
     member = member_for(environment, trace.environment["kind"])
@@ -320,8 +325,10 @@ def _going_on(observation: Observation) -> Observation:
 
 
 def _judged(info: Mapping[str, Any]) -> float | None:
-    """The judge's score that the readers left in a trace; a log's own field of that name may hold anything."""
-    judged = info.get("judged")
+    """The judge's score that the readers left in a trace, or the latest that was said later; a field may hold anything."""
+    late = info.get(LATE)
+    kinds = late.get("kinds") if isinstance(late, dict) else None
+    judged = kinds.get(JUDGE) if isinstance(kinds, dict) and JUDGE in kinds else info.get("judged")
     return float(judged) if isinstance(judged, int | float) and 0 <= judged <= 1 else None
 
 

@@ -18,8 +18,12 @@ from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named, place
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
+from tracewheel.curation.duplicates import DuplicateFinder
+from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components
+from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
+from tracewheel.curation.splits import components
 from tracewheel.environments import Observation, Refusal, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
@@ -33,6 +37,7 @@ from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 
 State = Literal["ok", "warning", "error", "skipped"]
+FEW_TASKS = 6  # that say nothing of how tasks hang together
 TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
 BYTES = 16 << 20  # of a log file: spans of one trace may stand far apart
 SECONDS, IDLE_SECONDS = 4.0, 10.0  # for replays, and for episodes without work
@@ -66,6 +71,7 @@ class _Looked:
 
     config: RetrainConfig
     traces: list[Trace] = field(default_factory=list)
+    replays: list[tuple[Trace, Replay]] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     has_base: bool = False
     whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
@@ -84,6 +90,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "advantage": _advantage,
         "logs": _logs,
         "replays": _replays,
+        "components": _components,
         "probes": _probes,
         "reward": _reward,
         "base": _base,
@@ -179,7 +186,6 @@ def _replays(looked: _Looked) -> Iterator[Line]:
         return
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
-    replays: list[Replay] = []
     calls = _Calls()
     began = time.monotonic()
     with open_environment(kind) as environment:
@@ -197,9 +203,10 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
-            replays.append(replay)
+            looked.replays.append((trace, replay))
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
+    replays = [replay for _, replay in looked.replays]
     yield _agreement(replays, dropped, first, looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from calls.refused()
@@ -300,12 +307,43 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         return
     wins = sum(replay.success == 1.0 for replay in scored)
     says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
-    if not wins:
+    failed = Counter(replay.unscored for replay in replays if replay.unscored)
+    if failed:
+        why, count = failed.most_common(1)[0]
+        yield Line(
+            "outcomes", "warning", f"{says}; {count} more have no score: {why}", "mend the class: nothing is learnt from these"
+        )
+    elif not wins:
         yield Line("outcomes", "warning", says, "is the verifier too strict? Without a success there is no warm start")
     elif wins == len(scored):
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
     else:
         yield Line("outcomes", "ok", says)
+
+
+def _components(looked: _Looked) -> Iterator[Line]:
+    """Whether train, validation and test can be kept apart: tasks with a common user, session or copy stay on one side."""
+    import pandas
+
+    if len(looked.tasks) < FEW_TASKS:
+        return
+    rows = pandas.DataFrame(
+        [
+            {**trace.to_record(), "task_id": replay.task.id, "fingerprint": replay.task.fingerprint}
+            for trace, replay in looked.replays
+        ]
+    )
+    rows = rows.drop_duplicates("id")
+    finder = DuplicateFinder()
+    finder.add(rows)
+    copies = linking_clusters(finder.clusters(), looked.config.curation.duplicates)
+    of = components(rows, copies)
+    parts = describe_components(pandas.DataFrame({"id": list(of), "component": list(of.values())}), rows, copies)
+    says = f"{len(looked.tasks)} tasks hang together in {_count(parts['count'], 'component')}"
+    if parts["largest"]["share"] > TOO_LARGE:
+        yield Line("components", looked.worst if parts["count"] < 3 else "warning", says, component_words(parts))
+    else:
+        yield Line("components", "ok", says)
 
 
 def _probes(looked: _Looked) -> Iterator[Line]:

@@ -1,5 +1,8 @@
 """Reads Langfuse's exports: `{"trace", "observations"}`, or a trace with its observations, as the API returns it.
 
+Rows of the APIs for observations (v1 and v2) and for scores (v1 to v3), each alone, in a list or in a page `{"data", "meta"}`,
+are gathered by trace, in whichever files they are.
+
 Generations are model calls, in the dialect of the traced framework (`langfuse_calls`); what was read is checked against the
 trace's own output. An object of observation ids to chat messages
 (`{"input": {"success", "data"}, "output"}`), as written by Langfuse's own normalisation, is read too.
@@ -26,6 +29,7 @@ from tracewheel import (
     join_calls,
     judge_of,
     list_field,
+    nanoseconds,
     object_field,
     outcome_of,
     parsed_json,
@@ -40,6 +44,11 @@ WORD = re.compile(r"\w+")
 # An application may reword what its agent said; less than this share of its words in common is another text.
 SHARE_READ = 0.8
 KEPT = ("name", "tags", "version", "release", "environment")
+TYPES = {
+    "SPAN", "EVENT", "GENERATION", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL",
+}  # fmt: skip
+# What an observation says of its trace (v2), by its name in a trace.
+OF_TRACE = {"name": "traceName", "sessionId": "sessionId", "userId": "userId"} | {key: key for key in KEPT[1:]}
 
 
 def recognises(value: Any) -> bool:
@@ -109,11 +118,83 @@ def _scores(about: dict[str, Any], observations: list[dict[str, Any]]) -> list[L
     scores = []
     for score in list_field(about, "scores"):
         if isinstance(score, dict):
-            label = score.get("stringValue") or None
-            value = label if score.get("dataType") == "CATEGORICAL" else score.get("value")
+            value = score.get("value")
+            label = score.get("stringValue") or (value if isinstance(value, str) else None)
+            value = label if score.get("dataType") == "CATEGORICAL" else value
             whole = (score.get("observationId") or None) in roots
             scores.append(LoggedScore(score.get("name"), value, judge_of(score.get("source")), label, whole))
     return scores
+
+
+def recognises_rows(value: Any) -> bool:
+    """Whether this is an observation or a score of the API, or a page of them."""
+    return any(map(_is_row, value["data"])) if _is_page(value) else _is_row(value)
+
+
+def _is_page(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("data"), list) and isinstance(value.get("meta"), dict)
+
+
+def _is_row(value: Any) -> bool:
+    return _is_observation(value) or _is_score(value)
+
+
+def _is_observation(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("traceId"), str):
+        return False
+    return isinstance(value.get("id"), str) and value.get("type") in TYPES and "startTime" in value
+
+
+def _is_score(value: Any) -> bool:
+    if not isinstance(value, dict) or not {"id", "name", "dataType", "source"} <= value.keys():
+        return False
+    return isinstance(value.get("subject"), dict) or bool({"traceId", "sessionId"} & value.keys())
+
+
+def rows(value: Any) -> list[tuple[str, Any]]:
+    """The rows of a page, or the one row, each with the id of its trace.
+
+    Raises:
+        InvalidRecord: one is of no trace.
+    """
+    found = []
+    for row in value["data"] if _is_page(value) else [value]:
+        row = _with_trace_id(row) if _is_score(row) else row
+        trace_id = row.get("traceId") if isinstance(row, dict) else None
+        if not isinstance(trace_id, str) or not trace_id:
+            raise InvalidRecord("no messages", "a row of Langfuse that is of no trace, such as a score of a session")
+        found.append((trace_id, row))
+    return found
+
+
+def _with_trace_id(score: dict[str, Any]) -> dict[str, Any]:
+    """A score of the API v3, which names what it scores as `subject`, in the form of the earlier ones."""
+    subject = score.get("subject")
+    if not isinstance(subject, dict):
+        return score
+    if subject.get("kind") == "observation":
+        return {**score, "traceId": subject.get("traceId"), "observationId": subject.get("id")}
+    return {**score, f"{subject.get('kind')}Id": subject.get("id")}
+
+
+def read_rows(values: Any, place: Place) -> Trace:
+    """The trace of its observations and scores; of several versions of a row, the last.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    latest = {row.get("id"): row for row in values}.values()
+    observations = sorted(filter(_is_observation, latest), key=lambda row: nanoseconds(row["startTime"]))
+    if not observations:
+        raise InvalidRecord("no messages", "scores of a trace whose observations are not in the log; ingest them together")
+    known = {row["id"] for row in observations}
+    roots = [row for row in observations if row.get("isRootObservation") or row.get("parentObservationId") not in known]
+    about: dict[str, Any] = {"id": observations[0]["traceId"], "timestamp": observations[0]["startTime"]}
+    about |= {name: next((row[key] for row in observations if row.get(key)), None) for name, key in OF_TRACE.items()}
+    if len(roots) == 1:
+        about |= {side: roots[0].get(side) for side in ("input", "output")}
+    about["scores"] = [row for row in latest if _is_score(row)]
+    return read({"trace": about, "observations": observations}, place)
 
 
 def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
@@ -152,4 +233,7 @@ def _with_answer(about: dict[str, Any], conversation: Conversation, calls: list[
     return conversation
 
 
-READERS = (Reader(FORMAT, recognises, read),)
+READERS = (
+    Reader(FORMAT, recognises, read),
+    Reader(FORMAT, recognises_rows, read_rows, "group", parts=rows),
+)

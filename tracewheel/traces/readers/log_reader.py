@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -21,9 +21,10 @@ from tracewheel.traces.readers import openai, requests
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
-from tracewheel.traces.readers.spans import is_exported, is_span, read_span, span_reader, span_values
+from tracewheel.traces.readers.spans import is_event, is_exported, is_span, read_span, span_reader, span_values
 from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
+from tracewheel.traces.statements import TYPE, Statement, statement_of
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
@@ -38,10 +39,18 @@ class LogReader:
         spool: Collects spans by trace.
         own: Readers of the user's own, which are tried first.
         fields: Paths of fields, as in `ingest.fields`.
+        said: Takes the lines that are no conversation but say how one ended; by default they are passed over.
     """
 
-    def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None) -> None:
-        own = tuple(own)
+    def __init__(
+        self,
+        format: str,
+        spool: Spool,
+        own: Iterable[Reader] = (),
+        fields: Mapping[str, str] | None = None,
+        said: Callable[[Statement], None] = lambda statement: None,
+    ) -> None:
+        own, self._said = tuple(own), said
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
         self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
@@ -86,6 +95,12 @@ class LogReader:
                 value = parse_piece(piece)
             except InvalidRecord as error:
                 yield quarantined(piece, file, error)
+                continue
+            if isinstance(value, dict) and value.get("type") == TYPE:
+                try:
+                    self._said(statement_of(value, file, piece.line))
+                except InvalidRecord as error:
+                    yield quarantined(piece, file, error)
                 continue
             if not self._is_own(value) and self.sessions.take(value, piece):
                 self._usual = False
@@ -140,7 +155,7 @@ class LogReader:
 
     def _list_readers(self, value: Any) -> list[Reader]:
         """The readers of lists that may begin like this; none if the value is a record."""
-        if any(reader.recognises(value) for reader in self._records) or is_span(value):
+        if any(reader.recognises(value) for reader in self._records) or is_exported(value):
             return []
         return [reader for reader in self._lists if reader.recognises(value)]
 
@@ -227,12 +242,13 @@ class LogReader:
     def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str, whole: bytes = b"") -> Iterator[Quarantined]:
         """Spool the spans of an export, which is the piece, or `whole` in it."""
         whole = whole or piece.raw
-        spans = span_values(value) or ([value] if is_span(value) else [])
+        spans = span_values(value) or ([value] if is_span(value) or is_event(value) else [])
         if not spans:
-            yield quarantined(piece._replace(raw=whole), file, InvalidRecord("no messages", "the export holds no spans"))
+            empty = InvalidRecord("no messages", "the export holds no spans, and no records of GenAI events in spans")
+            yield quarantined(piece._replace(raw=whole), file, empty)
         for span in spans:
             raw = whole if span is value else orjson.dumps(span)
-            if not is_span(span):
+            if not is_span(span) and not is_event(span):
                 yield quarantined(
                     piece._replace(raw=raw),
                     file,

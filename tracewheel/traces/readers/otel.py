@@ -28,8 +28,8 @@ USER_KEYS = ("user.id", "enduser.id", "langfuse.user.id", "traceloop.association
 
 
 def recognises(span: Span) -> bool:
-    """Whether the span has these attributes."""
-    return any(key.startswith("gen_ai.") for key in span.attributes)
+    """Whether the span has these attributes or events."""
+    return any(key.startswith("gen_ai.") for key in (*span.attributes, *(name for name, _ in span.events)))
 
 
 def model_calls(spans: list[Span]) -> list[ModelCall]:
@@ -66,7 +66,7 @@ def _model_call(span: Span) -> ModelCall | None:
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
-    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes))
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes), span.ended)
 
 
 def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -88,7 +88,7 @@ def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             message = parsed_json(said.get("message"))
             message = message if isinstance(message, dict) else {"content": message or said.get("content")}
             calls = parsed_json(said.get("tool_calls")) or parsed_json(message.get("tool_calls"))
-            outputs = as_chat({**message, "role": "assistant", "tool_calls": calls})
+            outputs = as_chat({**message, "role": "assistant", "tool_calls": calls, "finish_reason": said.get("finish_reason")})
     return inputs, outputs
 
 

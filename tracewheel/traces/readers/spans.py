@@ -1,12 +1,17 @@
-"""Spans of traces in any export, OTLP JSON or the lists that the SDKs of several languages write, and their conversations."""
+"""Spans of traces in any export, OTLP JSON or the lists that the SDKs of several languages write, and their conversations.
+
+Instrumentations may keep messages out of spans and in log records of events (`gen_ai.client.inference.operation.details`, or
+one for each message). A record counts as an event of its span, or as a span where that was not logged.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tracewheel.core.endings import ending, failed_by
 from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
@@ -26,7 +31,9 @@ from tracewheel.traces.readers.scores import (
 TRACE_KEYS = ("traceId", "trace_id", "traceID")
 SPAN_KEYS = ("spanId", "span_id", "spanID")
 PARENT_KEYS = ("parentSpanId", "parent_id", "parent_span_id", "parentSpanID")
+RECORD_TIME_KEYS = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano", "timestamp")
 START_KEYS = ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "start_time_ns")
+ENVELOPE_KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 DEEPEST_PATH = 20
 
@@ -35,7 +42,8 @@ DEEPEST_PATH = 20
 class Span:
     """One span. `start` is in nanoseconds since 1970, 0 if not logged. Events are pairs of name and attributes.
 
-    `annotations` are Phoenix's later evaluations of the span.
+    `annotations` are Phoenix's later evaluations of the span. `ended` is the mark of a call of a model that was cut or failed,
+    by the span's attributes and status, "" of any other (`endings`).
     """
 
     trace_id: str
@@ -46,25 +54,76 @@ class Span:
     attributes: dict[str, Any]
     events: tuple[tuple[str, dict[str, Any]], ...]
     annotations: tuple[dict[str, Any], ...] = ()
+    ended: str = ""
 
 
 def span_values(value: Any) -> list[Any]:
-    """The spans in an OTLP envelope, unparsed; none in anything else."""
+    """The spans, and the log records of GenAI events, in an OTLP envelope, unparsed; none in anything else."""
     found: list[Any] = []
     for resource in _list(value, "resourceSpans", "resource_spans"):
         for scope in _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
             found += _list(scope, "spans")
+    for resource in _list(value, "resourceLogs", "resource_logs"):
+        for scope in _list(resource, "scopeLogs", "scope_logs"):
+            found += filter(is_event, _list(scope, "logRecords", "log_records"))
     return found
 
 
 def is_envelope(value: Any) -> bool:
-    """Whether a value is an OTLP export of spans."""
-    return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in ("resourceSpans", "resource_spans"))
+    """Whether a value is an OTLP export of spans or log records."""
+    return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in ENVELOPE_KEYS)
 
 
 def is_span(value: Any) -> bool:
     """Whether a value is one span."""
     return isinstance(value, dict) and bool(_id(value, TRACE_KEYS)) and bool(_id(value, SPAN_KEYS)) and "name" in value
+
+
+def is_event(value: Any) -> bool:
+    """Whether a value is the log record of a GenAI event in a span."""
+    if not isinstance(value, dict) or not (_id(value, TRACE_KEYS) and _id(value, SPAN_KEYS)):
+        return False
+    return _event_name(value).startswith("gen_ai.")
+
+
+def _event_name(record: dict[str, Any]) -> str:
+    named = first_text(record, "eventName", "event_name")
+    return named or first_text(attributes_of(record.get("attributes")), "event.name") or ""
+
+
+def read_spans(values: list[dict[str, Any]]) -> list[Span]:
+    """The spans of a trace in order, each with the events that were logged in it as records."""
+    records: dict[str, list[Span]] = {}
+    for value in filter(is_event, values):
+        record = _read_record(value)
+        records.setdefault(record.span_id, []).append(record)
+    spans = []
+    for span in (read_span(value) for value in values if not is_event(value)):
+        events = [event for record in _in_time(records.pop(span.span_id, [])) for event in record.events]
+        spans.append(replace(span, events=(*span.events, *events)))
+    for alone in map(_in_time, records.values()):
+        events = [event for record in alone for event in record.events]
+        spans.append(replace(alone[0], events=tuple(events)))
+    return list(spans_in_order(spans))
+
+
+def _in_time(records: list[Span]) -> list[Span]:
+    return sorted(records, key=lambda record: record.start)
+
+
+def _read_record(value: dict[str, Any]) -> Span:
+    """A log record as a span with one event."""
+    attributes, body = attributes_of(value.get("attributes")), parsed_json(_any_value(value.get("body")))
+    details = {**attributes, **(body if isinstance(body, dict) else {"content": body} if body else {})}
+    return Span(
+        trace_id=_id(value, TRACE_KEYS) or "",
+        span_id=_id(value, SPAN_KEYS) or "",
+        parent_id=None,
+        name=_event_name(value),
+        start=nanoseconds(next((value[key] for key in RECORD_TIME_KEYS if value.get(key)), None)),
+        attributes=attributes,
+        events=((_event_name(value), details),),
+    )
 
 
 def read_span(value: dict[str, Any]) -> Span:
@@ -76,16 +135,31 @@ def read_span(value: dict[str, Any]) -> Span:
     for event in _list(value, "events"):
         if isinstance(event, dict):
             events.append((str(event.get("name", "")), attributes_of(event.get("attributes"))))
+    attributes = attributes_of(value.get("attributes")) or _below(value, "attributes")
     return Span(
         trace_id=_id(value, TRACE_KEYS) or "",
         span_id=_id(value, SPAN_KEYS) or "",
         parent_id=parent,
         name=str(value.get("name", "")),
         start=nanoseconds(next((value[key] for key in START_KEYS if value.get(key) is not None), None)),
-        attributes=attributes_of(value.get("attributes")) or _below(value, "attributes"),
+        attributes=attributes,
         events=tuple(events),
         annotations=tuple(note for note in _list(value, "annotations") if isinstance(note, dict)),
+        ended=_ended(value, attributes),
     )
+
+
+ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason", "ai.finishReason")
+
+
+def _ended(value: dict[str, Any], attributes: dict[str, Any]) -> str:
+    """How a call ended, by its finish reason, or else by the span's status or error."""
+    told = [{"finish_reason": parsed_json(attributes.get(key))} for key in ENDED_KEYS]
+    status = value.get("status")
+    code = status.get("code", status.get("status_code")) if isinstance(status, dict) else status or value.get("status_code")
+    failed = code == 2 or (isinstance(code, str) and code.upper().endswith("ERROR"))
+    message = status.get("message", status.get("description")) if isinstance(status, dict) else value.get("status_message")
+    return ending(*told) or failed_by(attributes.get("error.type") or (failed and (message or "error")))
 
 
 def _id(value: dict[str, Any], keys: tuple[str, ...]) -> str | None:
@@ -221,15 +295,15 @@ class SpanConventions:
 
 
 def is_exported(value: Any) -> bool:
-    """Whether a value is a span, or an export of spans."""
-    return is_span(value) or is_envelope(value)
+    """Whether a value is a span, the record of an event in one, or an export of them."""
+    return is_span(value) or is_envelope(value) or is_event(value)
 
 
 def span_reader(conventions: SpanConventions | None = None) -> Reader:
     """A reader of the spans of traces by the given conventions; without any, by those of `SPAN_CONVENTIONS` that fit."""
 
     def read(values: Any, place: Place) -> Trace:
-        spans = list(spans_in_order([read_span(value) for value in values]))
+        spans = read_spans(values)
         known = (conventions,) if conventions else tuple(SPAN_CONVENTIONS.values())
         chosen = conventions or next((one for one in known if any(map(one.recognises, spans))), None)
         if chosen is None:

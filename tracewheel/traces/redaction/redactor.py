@@ -146,6 +146,12 @@ class Redactor:
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
+    def identity(self, field: str, name: str) -> str:
+        """The name of a `user`, a `session`, a `task` or a trace (`id`), as it is stored."""
+        empty: dict[str, Any] = {"id": "", "messages": [], "tools": [], "environment": None, "session": None, "user": None}
+        rest: dict[str, Any] = {"created": None, "model": None, "outcome": None, "source_file": "", "source_line": 1}
+        return str(getattr(self.trace(Trace(**{**empty, **rest, field: name}))[0], field))
+
     def _is_suspicious(self, raw: bytes) -> bool:
         """Whether bytes may hold a value to redact. Fast; False is certain."""
         return self._triggers.fire(raw) or self._known.may_be_in(raw)
