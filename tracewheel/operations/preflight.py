@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
+from tracewheel.config.algorithms import OwnAdvantageConfig
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named, place
@@ -87,6 +88,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
     checks: dict[str, Callable[[_Looked], Iterator[Line]]] = {
         "environment": _environment,
         "verifiers": _verifiers,
+        "advantage": _advantage,
         "logs": _logs,
         "late outcomes": _late_outcomes,
         "replays": _replays,
@@ -122,6 +124,27 @@ def _verifiers(looked: _Looked) -> Iterator[Line]:
     if looked.config.evaluation.rubric:
         Rubric(looked.config.evaluation.rubric, [])
     yield Line("rubric", "ok", ", ".join(term.kind for term in looked.config.rubric.verifiers))
+
+
+def _advantage(looked: _Looked) -> Iterator[Line]:
+    """A user's own advantage, on a few rewards of which one is missing."""
+    advantage = getattr(looked.config.learner, "advantage", None)
+    if not isinstance(advantage, OwnAdvantageConfig):
+        return
+    import torch
+
+    from tracewheel.learner.advantages import trajectory_advantages
+
+    rewards = torch.tensor([1.0, 0.0, float("nan"), 0.5, 0.5], dtype=torch.double)
+    try:
+        found = trajectory_advantages(advantage, rewards, ["a", "a", "a", "b", "b"])
+    except TracewheelError:
+        raise
+    except Exception as error:  # anyone's code
+        raise ConfigError(f"advantage '{advantage.kind}' raises {type(error).__name__}: {error}") from error
+    yield Line(
+        "advantage", "ok", f"{advantage.kind}: of rewards 1, 0, none | 0.5, 0.5: {[round(x, 3) for x in found.tolist()]}"
+    )
 
 
 def _logs(looked: _Looked) -> Iterator[Line]:
