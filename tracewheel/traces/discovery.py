@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
+from tracewheel.traces.sources import address_in
 
 logger = logging.getLogger(__name__)
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".eval"}
@@ -32,7 +33,7 @@ def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, P
     found: dict[Path, None] = {}
     for path in paths:
         files = [file.resolve() for file in _matches(path)]
-        if not files:
+        if not files and not address_in(path):
             raise DataError(f"{path}: holds no trace file: {', '.join(sorted(SUFFIXES))}, also as .gz or .zst (ingest.paths)")
         for file in files:
             if without is None or not file.is_relative_to(without.resolve()):
@@ -45,8 +46,8 @@ def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, P
 
 
 def are_empty(paths: Iterable[str]) -> bool:
-    """Whether all paths are folders that exist and hold no log file yet."""
-    return all(Path(path).is_dir() and next(_inside(Path(path)), None) is None for path in paths)
+    """Whether all paths are folders that hold no log file yet, or sources of which nothing was fetched."""
+    return all((Path(path).is_dir() or address_in(path)) and next(_inside(Path(path)), None) is None for path in paths)
 
 
 def _matches(path: str) -> Iterator[Path]:
@@ -62,7 +63,7 @@ def _matches(path: str) -> Iterator[Path]:
             yield from sorted(_inside(match))
         elif match.is_file():
             yield match
-        else:
+        elif not address_in(path):  # a source may be fetched later
             raise DataError(f"{match}: {'is no regular file' if match.exists() else 'no such trace file'} (ingest.paths)")
 
 
@@ -111,6 +112,11 @@ def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | N
 def _readable(name: str) -> str:
     """A file's name as valid text; names on disk may be any bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a file of this name is taken for a log where its folder is read."""
+    return _kind(Path(name)) in SUFFIXES
 
 
 def _kind(file: Path) -> str:

@@ -186,9 +186,9 @@ class Redactor:
         """Whether bytes may hold a secret that `look_for_learned` searches for; letters may be escaped."""
         return self._known.may_be_in(data) or ESCAPE.search(data) is not None
 
-    def name(self, name: str) -> str:
-        """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
-        return self.hidden_name(name) if self._find(name, Search(Pseudonyms())) else name
+    def name(self, name: str, label: str = "file") -> str:
+        """The name of a file, or of what the label says; a consistent pseudonym if it holds a secret or personal data."""
+        return identity_pseudonym(label, name, self._key) if self._find(name, Search(Pseudonyms())) else name
 
     def hidden_name(self, name: str) -> str:
         """The pseudonym for the name of a file."""
