@@ -39,11 +39,13 @@ from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
-from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, load_tasks
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, TRAIN, load_tasks
+from tracewheel.evaluation.idle_reward import check_idle
 from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
+from tracewheel.scoring.missing import ADVICE
 from tracewheel.traces.sources import fetch_new
 
 DESCRIPTION = (
@@ -184,6 +186,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         run.tracking.log()
     run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
+    look_at_reward(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
     policies, chosen = without_rl(run, curated, champion)
@@ -268,6 +271,17 @@ def look_at_prompts(run: Run, curated: Entry) -> None:
         run.reporter.say(f"prompts: {warning}")
 
 
+def look_at_reward(run: Run, curated: Entry) -> None:
+    """Check what no work earns under the rubric, and that it has the parts that its objectives name.
+
+    Raises:
+        ConfigError: an objective names a part that no verifier gives.
+        DoubtfulData: no work earns more than `audit.max_idle_reward`.
+    """
+    if not run.record.summary and (said := check_idle(run.config.rubric, run.config.audit, load_tasks(curated.path, TRAIN))):
+        run.reporter.say(f"reward: without any work {said}")
+
+
 def look_at_memory(run: Run, curated: Entry) -> None:
     """Say what a run that has much to compute needs, and check that it fits.
 
@@ -304,7 +318,13 @@ def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) ->
     Raises:
         DataError: no policy has enough scored episodes.
     """
-    best = best_of(candidate_rates({name: validate(run, curated, policy) for name, policy in policies.items()}))
+    candidates = {name: validate(run, curated, policy) for name, policy in policies.items()}
+    best = best_of(candidate_rates(candidates))
     if best is None:
-        raise DataError("no policy could be rated on the validation split: fewer than half of its tasks were scored for each")
+        results = [candidate.evaluation.result for candidate in candidates.values()]
+        found = [words for result in results for words in result.get("without_score", {}).values()]
+        raise DataError(
+            "no policy could be rated on the validation split: fewer than half of its tasks were scored for each"
+            + (f". {found[0]}; {ADVICE}" if found else "")
+        )
     return best

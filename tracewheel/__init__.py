@@ -49,6 +49,11 @@ PUBLIC = {
         "Positive",
         "Strict",
     ),
+    "tracewheel.core.endings": (
+        "ending",
+        "failed_by",
+        "with_ending",
+    ),
     "tracewheel.core.errors": (
         "AdapterMismatchError",
         "ConfigError",
@@ -136,6 +141,7 @@ PUBLIC = {
         "Restorable",
         "Solver",
         "TaskMaker",
+        "ToolError",
         "VariantMaker",
         "function_tool",
         "play_calls",

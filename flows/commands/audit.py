@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.dashboard.files import write_audit_page
     from tracewheel.evaluation.audit.audit import audit, generated_tasks, tasks_to_audit
     from tracewheel.evaluation.audit.known import logged_solutions
+    from tracewheel.evaluation.idle_reward import ADVICE
 
     sections, solutions = AuditSections.of(config), {}
     if options.curated:
@@ -78,6 +79,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             note(f"MLflow: {logged.reason}; `tracewheel runs sync` delivers it")
     graders = [*result["verifiers"].values(), *result["judges"].values()]
     failed = [f"{grader['kind']} {reason}" for grader in graders for reason in grader["reasons"]]
+    failed += (f"rubric: {reason}; {ADVICE}" for reason in result["idle"].get("reasons", ()))
     if failed:
         more = f"; and {len(failed) - WORST} more" if len(failed) > WORST else ""
         raise WeakGrader("; ".join(failed[:WORST]) + more, result)
@@ -134,8 +136,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         parts += [Block("Judges", []), Grid(of_judge, judged, figures=False)]
     graders = (*result["verifiers"].values(), *judges.values())
     parts.append(Block("", [f"{found['kind']} {reason}" for found in graders for reason in found["reasons"][:WORST]]))
+    figures = [("without any work", idle["says"])] if (idle := result.get("idle")) else []
     says = f"{result['out']}/audit.html has each kind of probe, and examples"
-    return Card(f"Audit of graders on {result['tasks']} tasks: {result['verdict']}", (), parts, says)
+    return Card(f"Audit of graders on {result['tasks']} tasks: {result['verdict']}", figures, parts, says)
 
 
 def _judge_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

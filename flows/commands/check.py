@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from flows.commands.command import Command
@@ -42,13 +44,16 @@ def shown(result: Mapping[str, Any]) -> Card:
     states = {line["state"] for line in result["lines"]}
     tone = "bad" if "error" in states else "warning" if "warning" in states else "good"
     look_at = {"bad": "a run would fail", "warning": "a run is possible", "good": "nothing stands in the way of a run"}[tone]
+    profile = Path(result["profile"])
+    elsewhere = profile.parent.resolve() != Path.cwd()  # its paths and classes are looked for where the command starts
+    again = [f"cd {shlex.quote(str(profile.parent))} && tracewheel check {shlex.quote(profile.name)}"] if elsewhere else []
     return Card(
         f"Profile {result['profile']}",
         (),
         [Grid(("check", "state", "found", "what to do"), rows, figures=False)],
         look_at,
         tone,
-        [] if tone == "bad" else [f"tracewheel retrain {result['profile']}"],
+        again if tone == "bad" else [f"tracewheel retrain {result['profile']}"],
     )
 
 

@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Curate.
 
     Raises:
-        DoubtfulData: too few episodes agree with their log.
+        DoubtfulData: too few episodes agree with their log, or no work earns too much of the reward.
+        ConfigError: an objective of the rubric names a part that no verifier gives.
         LeakError: the splits leak.
     """
     config = stage_profile(options, "environment.kind")
@@ -60,8 +61,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.store import place_copy
     from tracewheel.curation.agreement import Agreement
     from tracewheel.curation.curate import HowTo, curate
-    from tracewheel.curation.curated_folder import SPLITS_FILE
+    from tracewheel.curation.curated_folder import SPLITS_FILE, TRAIN, load_tasks
     from tracewheel.curation.difficulty import KeptPassCounts
+    from tracewheel.evaluation.idle_reward import ADVICE, idle_reward
 
     sections = CurateSections.of(config)
     traces, out = folder_of(options.traces, "--traces"), Path(options.out)
@@ -74,6 +76,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         place_copy(out / SPLITS_FILE, Path(options.splits))
     if not config.curation.allow_drift and (drift := Agreement.from_record(result["agreement"]).drifts()):
         raise DoubtfulData(f"{drift}; mend the environment, or accept it with --allow-drift", result)
+    result["idle"] = idle_reward(config.rubric, load_tasks(out, TRAIN), config.audit.max_idle_reward)
+    if reasons := result["idle"]["reasons"]:
+        raise DoubtfulData(f"rubric: {'; '.join(reasons)}; {ADVICE}", result)
     return result
 
 
@@ -104,6 +109,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         ("training sets", counted(result["sets"].get("rows", {}))),
     ]
     rows += [("" if place else "the logs lack", said) for place, said in enumerate(result.get("counts", {}).get("says", []))]
+    if idle := result.get("idle"):
+        rows.append(("without any work", idle["says"]))
     splits = [
         (
             name.replace("_", "-"),
@@ -162,6 +169,8 @@ def _what_matters(result: Mapping[str, Any], agreement: Agreement) -> tuple[str,
             "no demonstration for a warm start: no success in the training split that counts (curation.sets.sources)",
             "warning",
         )
+    if share := result.get("idle", {}).get("share"):
+        return f"an episode without any work earns {percent(share)} of the full reward", "warning"
     success = result["deployed"]["held_out"]["success"]
     return f"to beat: the logged agent solves {percent(success)} of its held-out episodes", "good"
 

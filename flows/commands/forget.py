@@ -103,7 +103,8 @@ def _retrained(options: argparse.Namespace, config: RetrainConfig, before: Path 
 
 def _found_text(found: dict[str, Any]) -> str:
     lines = [
-        f"traces      {len(found['traces'])} stored, {found['quarantined']} records in quarantine",
+        f"traces      {len(found['traces'])} stored, {found['quarantined']} records in quarantine, "
+        f"{found['outcomes']} outcomes that were said later",
         f"logs        {_some(found['log_lines'])}",
     ]
     for run_id, run in found["runs"].items():

@@ -55,6 +55,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="READER",
         help="a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
     )
+    parser.add_argument(
+        "--outcomes",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what was said of conversations later: CSV or JSON lines with id or session, value, kind and said; may be "
+        "repeated (ingest.outcomes.paths; ingest.outcomes.fields names other columns)",
+    )
     allow_option(
         parser,
         "--allow-quarantine",
@@ -96,13 +104,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.traces.ingest import ingest_new
     from tracewheel.traces.sources import fetch_new, located
 
-    if not options.paths:
-        raise InputError("nothing to read: give a PATH")
+    if not options.paths and not options.outcomes:
+        raise InputError("nothing to read: give a PATH, or --outcomes FILE")
     options.paths = paths = located(options.paths, Path(f"{options.out}-sources"))
     if options.dry_run:
         return _waiting(paths)
     fetch_new(paths)
-    config = load_ingest_config(paths, options.format, options.overrides, options.readers)
+    config = load_ingest_config(paths, options.format, options.overrides, options.readers, options.outcomes)
     forgotten = read_forgotten_file(Path(options.forgotten)) if options.forgotten else NOBODY
     with _progress(config, options) as watch:
         report = ingest_new(config, Path(options.out), full=options.full, watch=watch, forgotten=forgotten)
@@ -114,6 +122,7 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
         ("--format", options.format),
         ("--full", options.full),
         ("--reader", options.readers),
+        ("--outcomes", options.outcomes),
         ("--forgotten", options.forgotten),
     )
     if len(options.paths) > 1 or any(value for _, value in needs_one):
@@ -177,6 +186,9 @@ def _progress(config: IngestConfig, options: argparse.Namespace) -> Iterator[Cal
         yield lambda done: bars.update(task, completed=done)
 
 
+NOT_WHOLE = ("cut_turns", "failed_turns", "cut_prompts", "results_left_out")
+
+
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """Counts, the most frequent reasons of the quarantine, and whether there is enough to go on with."""
     from tracewheel.traces.quarantine import frequent_reasons, shortfall
@@ -188,12 +200,16 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             ("not read", f"{len(result['skipped'])} files that are no logs: {one_line(', '.join(result['skipped']), 80)}")
         )
     added = result.get("added", result)
+    if broken := {name.replace("_", " "): added[name] for name in NOT_WHOLE if added.get(name)}:
+        rows.append(("not whole", counted(broken)))
     if added == {name: result[name] for name in added}:
         rows = [(name.replace("_", " "), number(result[name])) for name in COUNTS] + rows
         parts: list[Grid | Block] = []
     else:
         figures = [(name.replace("_", " "), number(added[name]), number(result[name])) for name in COUNTS]
         parts = [Grid(("", "this time", "in all"), figures)]
+    if said := result.get("outcomes"):
+        parts.append(outcomes_grid(said))
     if unasked := added.get("without_user"):
         lines = ["what was asked is not in the conversation: no task can be made of them", f"→ {ASKED_ELSEWHERE}"]
         parts.append(Block(f"{number(unasked)} × kept without a user's message", lines))
@@ -207,7 +223,12 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     look_at, tone = "", "good"
     if short := shortfall(result):
         look_at, tone = short, "bad"
-    elif not added["read"]:
+    elif said and "unreadable" in said:
+        look_at, tone = (
+            f"{number(said['unreadable']['rows'])} rows are no outcome; the first is {said['unreadable']['first']}",
+            "warning",
+        )
+    elif not added["read"] and not (said and said.get("new")):
         look_at = "nothing new in these logs; --full reads them again"
     elif result["quarantined"]:
         look_at, tone = f"{number(result['quarantined'])} records could not be read: {out / QUARANTINE_FILE}", "warning"
@@ -220,6 +241,25 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     return Card(
         f"{number(result['kept'])} of {number(result['read'])} records kept, in {out}", rows, parts, look_at, tone, next
     )
+
+
+def outcomes_grid(said: Mapping[str, Any]) -> Grid:
+    """What was said of conversations later, and what became of it."""
+    names = {
+        "said": "said later",
+        "new": "of them new",
+        "waiting": "without their trace yet",
+        "traces": "traces with some",
+        "corrected": "traces with a corrected outcome",
+        "too_late": "said too late to count",
+    }
+    rows = [(label, number(said[name])) for name, label in names.items() if said.get(name)]
+    rows += [(f"of kind {kind}", number(count)) for kind, count in said.get("kinds", {}).items()]
+    rows += [
+        (f"{kind} agrees with the outcome", f"{counts['agree']} of {counts['both']}")
+        for kind, counts in said.get("agreement", {}).items()
+    ]
+    return Grid(("outcomes", ""), rows)
 
 
 def next_profile(options: argparse.Namespace) -> str:

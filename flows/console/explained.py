@@ -111,7 +111,15 @@ def show_explained(found: Explained, options: argparse.Namespace) -> None:
     if not is_asked(trace):
         rest = f"; {look_at}" if found.unread else ""
         look_at, tone = f"incomplete, without a user's message: {ASKED_ELSEWHERE}{rest}", "warning"
-    say(console, look_at, tone, [f"tracewheel ingest {shlex.quote(found.file)} --out data/ingested"])
+    say(console, look_at, tone, [_next(found.file, options)])
+
+
+def _next(file: str, options: argparse.Namespace) -> str:
+    """The command that reads the whole file as this record was read."""
+    how = [part for reader in options.readers or () for part in ("--reader", reader)]
+    how += [part for given in options.overrides or () for part in ("--set", given)]
+    how += ["--format", options.format] if options.format else []
+    return shlex.join(["tracewheel", "ingest", *(options.paths or [file]), *how, "--out", "data/ingested"])
 
 
 def _conversation(messages: list[dict[str, Any]]) -> list[str]:

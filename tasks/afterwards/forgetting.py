@@ -37,7 +37,7 @@ from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 from tracewheel.scoring.verifiers.judges.criteria import JudgeSettings
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import find_files, find_outcomes
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
@@ -101,6 +101,7 @@ class Affected:
         return {
             "traces": sorted(self.theirs.traces),
             "quarantined": len(self.theirs.records),
+            "outcomes": len(self.theirs.outcomes),
             "log_lines": [f"{file}:{line}" for file, line in self.lines],
             "runs": runs,
             "files": files,
@@ -151,7 +152,10 @@ def _logs(config: RetrainConfig) -> dict[Path, str]:
         with contextlib.suppress(DataError):
             find_files([path])
             there.append(path)
-    return {file: name for name, file in find_files(there).items()}
+    said: dict[str, Path] = {}
+    with contextlib.suppress(DataError):
+        said = find_outcomes(config.ingest)
+    return {file: name for name, file in [*find_files(there).items(), *said.items()]}
 
 
 def _served(config: RetrainConfig, logs: Collection[Path]) -> IngestConfig:
@@ -251,6 +255,7 @@ def forget(
             "who": sorted(wanted.hashes),
             "traces": len(theirs.traces),
             "quarantined": len(theirs.records),
+            "outcomes": len(theirs.outcomes),
             "log_lines_deleted": dropped,
             "entries_deleted": entries,
             "files_cleaned": files,
@@ -357,7 +362,7 @@ def _databases(config: RetrainConfig) -> Iterator[Path]:
 
 def _drop_log_lines(affected: Affected) -> int:
     theirs = affected.theirs
-    names = {*affected.wanted.names, *theirs.traces}
+    names = {*affected.wanted.names, *theirs.names}
     records = [record["raw"].encode().strip() for record in theirs.records if "raw" in record]
     wanted = {file for file, _ in affected.lines}
     return sum(drop_lines(path, names, records) for path, name in affected.logs.items() if name in wanted)

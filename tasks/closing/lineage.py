@@ -45,6 +45,9 @@ def write_results(run: Run, outcome: Outcome, summary: Mapping[str, Any]) -> Non
         "curated": named(outcome.curated),
         "splits": {"file": SPLITS_FILE, "sha256": digest_file(outcome.curated.path / SPLITS_FILE)},
     }
+    if "outcomes" in outcome.traces.result:
+        reopened = outcome.curated.result.get("reopened", [])
+        lineage["datasets"]["outcomes"] = {**outcome.traces.result["outcomes"], "reopened": reopened}
     lineage["started_from"] = {name: start.get(name) for name in ("evidence", "splits")}
     lineage["iterations"] = {
         loop or "rl": _iterations(run, read_json(folder / LOOP_FILE)) for loop, folder in loops_of(run.record.path).items()

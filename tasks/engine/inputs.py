@@ -56,7 +56,8 @@ def input_digests(config: RetrainConfig, snapshot: Snapshot | None = None) -> di
     snapshot = snapshot or replace(take_snapshot(config.ingest), forgotten=read_forgotten(config.work_dir))
     traces = {f"{TRACES}{name}": digest for name, digest in snapshot.digests.items()}
     forgotten = {"forgotten": snapshot.forgotten.digest} if snapshot.forgotten else {}
-    return traces | forgotten | other_inputs(config)
+    outcomes = {"outcomes": snapshot.outcomes_digest} if snapshot.outcomes else {}
+    return traces | forgotten | outcomes | other_inputs(config)
 
 
 def other_inputs(config: RetrainConfig) -> dict[str, str]:
@@ -81,8 +82,14 @@ def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
 def identify_settings(config: RetrainConfig, others: dict[str, str]) -> str:
     """Equal for equal settings and inputs other than the logs (`other_inputs`)."""
     settings = identity_of(config)
-    settings["ingest"] = {key: value for key, value in settings["ingest"].items() if key != "paths"}
+    settings["ingest"] = without_places(settings["ingest"])
     return content_hash([settings, others])
+
+
+def without_places(ingest: dict[str, Any]) -> dict[str, Any]:
+    """The settings of an ingest but for where the logs and the outcomes lie."""
+    outcomes = {key: value for key, value in ingest["outcomes"].items() if key != "paths"}
+    return {key: value for key, value in ingest.items() if key != "paths"} | {"outcomes": outcomes}
 
 
 def identity_of(config: RetrainConfig) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tracewheel.core.run_record import RunRecord, find_runs
 from tracewheel.core.run_state import SKIPPED
 from tracewheel.core.store import Entry, Store, remove, write_whole
 from tracewheel.operations.batches import SNAPSHOT_FILE, Batches
-from tracewheel.traces.discovery import are_empty, find_files
+from tracewheel.traces.discovery import are_empty, find_logs
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.link_state import read_state
 from tracewheel.traces.snapshot import Earlier, Links, Snapshot, content_of, placed, take_snapshot
@@ -173,7 +173,7 @@ def _resumed(config: RetrainConfig, record: RunRecord, held: Collection[str], sa
 
 def _has_grown(config: RetrainConfig, snapshot: Snapshot) -> bool:
     ends = {path: log.all[-1].end for log, (_, path) in zip(snapshot.files, snapshot.places, strict=True)}
-    return any(path.stat().st_size > ends.get(path, 0) for path in find_files(config.ingest.paths).values())
+    return any(path.stat().st_size > ends.get(path, 0) for path in find_logs(config.ingest).values())
 
 
 def _linked(config: RetrainConfig, snapshot: Snapshot, says: list[str]) -> Snapshot:
@@ -195,8 +195,9 @@ def _linked(config: RetrainConfig, snapshot: Snapshot, says: list[str]) -> Snaps
         if _stored(config, link) is None:
             why = why or f"{link['entry']} is lost or damaged"
             continue
-        if covered.contents == snapshot.contents:
-            same = replace(covered, unfinished=snapshot.unfinished, places=_places(covered, snapshot))
+        if covered.contents == snapshot.contents and covered.outcomes == snapshot.outcomes:
+            places, outcomes = _places(covered, snapshot), snapshot.outcome_places
+            same = replace(covered, unfinished=snapshot.unfinished, places=places, outcome_places=outcomes)
             return _relinked(config, same, says)
         return _with_links(config, snapshot.after(Earlier(link["entry"], link["digest"]), covered.contents), link)
     if why:

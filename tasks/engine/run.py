@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from tasks.engine.drivers import Driver, PrefectDriver
-from tasks.engine.inputs import named_inputs, other_inputs
+from tasks.engine.inputs import named_inputs, other_inputs, without_places
 from tasks.engine.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
@@ -36,7 +36,7 @@ MOST_NAMED = 16
 # Settings that do not change a stage's result: when and where rollouts are made, what a run goes on with, and where logs lie.
 UNKEYED = {
     "rollout": {"mode", "max_staleness", "workers", "lag"},
-    "ingest": {"allow_quarantine", "paths"},
+    "ingest": {"allow_quarantine"},
     "curation": {"allow_drift"},
     "gate": {"approval"},
 }
@@ -269,6 +269,8 @@ def values_for(config: RetrainConfig, sections: tuple[str, ...]) -> dict[str, An
         if unkeyed or worked_out:
             kept = {name: value for name, value in settings[section].items() if name not in unkeyed}
             settings[section] = kept | ({"worked out": worked_out} if worked_out else {})
+    if "ingest" in settings:
+        settings["ingest"] = without_places(settings["ingest"])
     return settings
 
 

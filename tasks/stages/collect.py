@@ -13,4 +13,7 @@ from tracewheel.rollout.trajectory_queue import ClaimedGroups
 @stage_task("collect", code="tracewheel.rollout.collect", sections=CollectSections)
 def collect_groups(context: Context[CollectSections], *, claimed: ClaimedGroups, iteration: int) -> dict[str, Any]:
     """The trajectories that an iteration claimed, as files."""
-    return collect(claimed, context.out)
+    metrics = collect(claimed, context.out)
+    if words := metrics.get("without_score"):
+        context.reporter.say(f"rollout {iteration}: {words}")
+    return metrics

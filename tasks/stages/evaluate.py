@@ -31,4 +31,7 @@ def evaluate_policy(
     repeat: int = 0,
 ) -> dict[str, Any]:
     """Greedy and sampled success of a policy on the tasks of a split (`evaluate_split`)."""
-    return evaluate_split(context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat)
+    summary = evaluate_split(context.config, policy.ref(), curated.path, split, context.out, samples=samples, repeat=repeat)
+    for mode, words in summary.get("without_score", {}).items():
+        context.reporter.say(f"{policy.name} on {split}, {mode}: {words}")
+    return summary

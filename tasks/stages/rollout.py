@@ -34,7 +34,7 @@ def roll_out(
     if helper:
         config = config.model_copy(update={"placement": config.placement.inside_worker})
     play = functools.partial(helper, rollout.roll_out) if helper else rollout.roll_out
-    metrics: dict[str, float] = play(
+    metrics: dict[str, Any] = play(
         config,
         policy.ref(),
         curated.path,
@@ -44,4 +44,6 @@ def roll_out(
         variants=[Task.from_record(variant) for variant in variants],
         greedy_baseline=greedy_baseline,
     )
+    if words := metrics.get("without_score"):
+        context.reporter.say(f"rollout {iteration}: {words}")
     return metrics

@@ -48,10 +48,11 @@ PROFILE = {
     "curation": {"train_tasks": 4, "validation_tasks": 2, "held_out_tasks": 24, "harder_tasks": 0},
     "rollout": {"engine": {"kind": "transformers"}, "max_tokens": 400, "max_turn_tokens": 64},
 }
+WORDS = ("apple", "bread", "cheese", "dates", "eggs", "flour", "grapes", "honey")
 
 
-def record(number, *, solved=True, environment=True):
-    word = f"w{number % 8}"
+def record(number, *, solved=True, environment=True, word=None):
+    word = word or WORDS[number % len(WORDS)]
     call = {
         "id": "c",
         "type": "function",
@@ -115,11 +116,13 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "replays",
         "outcomes",
         "tasks",
+        "reward",
         "template",
         "prompts",
         "base",
         "gate",
         "splits",
+        "components",
     }
     assert set(lines) == wanted
     assert lines["outcomes"]["says"] == "10 of 16 episodes succeed by the verifier"
@@ -175,6 +178,10 @@ MISTAKES = {
         lambda b: b.edit('task.goal["words"]', 'task.goal["word"]'),
         ("outcomes", "error", "verify raises KeyError: 'word'", 'task.goal["word"]'),
     ),
+    "snapshot raises in some states": (
+        lambda b: b.edit('return {"words": self.words}', 'return {"words": self.words} if self.words[-1] != "x" else 1 / 0'),
+        ("outcomes", "warning", "6 more have no score", "snapshot raises"),
+    ),
     "task_from_log returns nothing": (
         lambda b: b.edit("return Task(", "Task("),
         ("replays", "error", "task_from_log returns None", "a tracewheel.Task"),
@@ -193,6 +200,17 @@ MISTAKES = {
         lambda b: b.edit('Observation("ok")', 'Observation("fine")'),
         ("replays", "warning", "0 of 16 traces are answered as logged"),
     ),
+    "a reward that is there without any work": (
+        lambda b: (
+            b.edit('{"words": float(right)}', '{"words": float(right), "calm": 1.0}'),
+            b.set("rubric", objectives=[{"kind": "part", "name": "calm", "part": "own_desk:Check.calm"}]),
+        ),
+        ("reward", "error", "earns 100% of the full reward, more than 30% (audit.max_idle_reward)", "before the first call"),
+    ),
+    "a part that no verifier gives": (
+        lambda b: b.set("rubric", objectives=[{"kind": "part", "name": "words", "part": "own_desk:Check.word"}]),
+        ("reward", "error", "no part 'own_desk:Check.word'; its parts are own_desk:Check, own_desk:Check.words"),
+    ),
     "an environment that is never twice the same": (
         lambda b: (
             b.edit('{"words": self.words}', '{"words": self.words, "at": self.started}'),
@@ -204,13 +222,33 @@ MISTAKES = {
         lambda b: b.edit('final_state["words"] == task.goal["words"]', "True"),
         ("tasks", "warning", "doing nothing scores 1"),
     ),
+    "a step that raises a mistake of its author": (
+        lambda b: b.edit("self.words.append(args", "self.words.apend(args"),
+        ("exceptions", "warning", "raises at 16 of 16 logged calls, 16 by AttributeError in add (own_desk.py:", "has no score"),
+    ),
+    "a step that raises what tools raise": (
+        lambda b: b.edit("self.words.append(args", "{}[self.words.pop()](args"),
+        ("calls", "warning", "16 of 16 logged calls are answered as errors, 16 of add, answered with KeyError (own_desk.py:"),
+    ),
+    "tools that are not those of the log": (
+        lambda b: b.edit('function_tool("add"', 'function_tool("put"'),
+        ("calls", "warning", "16 of add, of a tool that is not offered: in an episode that is the policy's mistake", "widen"),
+    ),
+    "a schema that the log does not keep": (
+        lambda b: b.edit('{"type": "string"}', '{"type": "integer"}'),
+        ("calls", "warning", "16 of add, against the tool's schema"),
+    ),
     "a slow tool": (
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
-        ("tools", "warning", "add (0.30 s)", "tool_threads"),
+        ("tools", "warning", "add (0.3", "tool_threads"),
     ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
+    ),
+    "tasks that are copies of one another but for a number": (
+        lambda b: setattr(b, "records", [record(number, word=f"w{number % 8}") for number in range(16)]),
+        ("components", "error", "8 tasks hang together in 1 component", "renumbered copies ties 8 tasks", "duplicates.link"),
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
     "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),

@@ -7,6 +7,7 @@ import pytest
 
 from flows.cli import build_parser, main
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +121,17 @@ def test_traces_become_an_environment(run, made, tmp_path):
     assert code == 0 and found["environment"] == f"recorded:{tmp_path}/recorded"
     assert found["shared_world"] is False, "each task of the workspace has its own files"
     assert len(pd.read_parquet(tmp_path / "recorded/calls.parquet")) == found["calls"]
+    assert sum(found["outcomes"].values()) == found["traces"]
     code, _, err = run("data", "record", made[0], "--tool-set", "browser", "--out", tmp_path / "none")
     assert code == 2 and "browser" in err and not (tmp_path / "none").exists()
+
+
+def test_a_recording_of_logs_without_a_success_says_what_is_missing(run, made, tmp_path):
+    (tmp_path / TRACES_FOLDER).mkdir()
+    pd.read_parquet(made[0] / TRACES_FOLDER).assign(outcome=None).to_parquet(tmp_path / TRACES_FOLDER / "one.parquet")
+    code, out, _ = run("data", "record", tmp_path, "--tool-set", "finish", "--out", tmp_path / "recorded")
+    assert code == 0
+    assert "none of" in out and "has an outcome" in out and "ingest.fields.outcome" in out
 
 
 def test_the_quality_report_is_a_page_and_json(run, made, tmp_path):

@@ -43,7 +43,7 @@ def explain(capsys, log):
     return call
 
 
-def test_a_record_is_shown_as_it_was_read_beside_the_original(explain):
+def test_a_record_is_shown_as_it_was_read_beside_the_original(explain, log):
     code, out, _ = explain()
     assert code == 0 and "line 2: read as openai" in out
     for expected in (
@@ -62,7 +62,15 @@ def test_a_record_is_shown_as_it_was_read_beside_the_original(explain):
     assert "as it was read" in as_read[0] and "the original" in original[0]
     assert "ada@lovelace.org" in "".join(original) and "ada@lovelace.org" not in "".join(as_read)
     assert "\x1b" not in out and "\\x1b[31mpost" in out
-    assert "tracewheel ingest" in out
+    assert f"tracewheel ingest {log} --out data/ingested" in out
+
+
+def test_the_next_command_reads_as_this_one_did(explain, log):
+    code, out, _ = explain("--format", "openai", "--set", "ingest.fields.session=mood")
+    assert code == 0
+    assert f"tracewheel ingest {log} --set ingest.fields.session=mood --format openai --out data/ingested" in " ".join(
+        out.split()
+    )
 
 
 def test_what_is_in_the_record_and_not_in_the_trace_is_listed_and_nothing_else(log):

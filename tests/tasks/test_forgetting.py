@@ -217,6 +217,36 @@ def test_nobody_and_a_store_that_is_in_use(config, night):
     assert traces.path.exists() and not read_forgotten(config.work_dir)
 
 
+def test_what_was_said_later_of_a_user_is_forgotten_too(config, tmp_path):
+    traces = [json.loads(line) for line in LOG.read_bytes().splitlines()[:40]]
+    own = next(trace for trace in traces if trace["user"] == USER)
+    other = next(trace for trace in traces if trace["user"] != USER)
+    said, served = tmp_path / "said.csv", tmp_path / "served.jsonl"
+    said.write_text(f"id,value\n{own['id']},1\n{other['id']},1\n")
+    lines = [
+        {"type": "tracewheel.outcome", "session": trace["session"], "value": 0.0, "kind": "thumb"} for trace in (own, other)
+    ]
+    served.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ingest = config.ingest.model_dump() | {"outcomes": {"paths": [str(said)]}, "paths": (*config.ingest.paths, str(served))}
+    config = config.model_copy(update={"ingest": type(config.ingest).model_validate(ingest)})
+    run = begin_run(config, driver=DirectDriver())
+    with run.hold():
+        run.record.start(lambda: {"champion": None, "splits": None})
+        assert take_in(run).result["outcomes"]["said"] == 4
+    affected = look_for(config, Wanted.of([USER], [], [], config.ingest.redaction))
+    assert affected.to_record(Path(config.work_dir))["outcomes"] == 2
+    assert {("outcomes/said.csv", 2), ("served.jsonl", 1)} <= set(affected.lines)
+    forget(config, affected, rewrite_logs=True)
+    assert said.read_text() == f"id,value\n{other['id']},1\n" and other["session"] in served.read_text()
+    assert own["session"] not in served.read_text()
+    said.write_text(f"id,value\n{own['id']},1\n{other['id']},1\n")  # their file comes again
+    run = begin_run(config, driver=DirectDriver())
+    with run.hold():
+        run.record.start(lambda: {"champion": None, "splits": None})
+        again = take_in(run)
+    assert again.result["outcomes"]["said"] == 2 and own["id"] not in (again.path / "outcomes.jsonl").read_text()
+
+
 def _dvc_project(folder, part):
     """A project whose cache and one of whose outputs are copies of an ingest's part."""
     (folder / ".dvc" / "cache" / "files").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -46,6 +47,11 @@ class PartObjective(NamedObjective):
 
     kind: Literal["part"] = "part"
     part: str
+
+    def is_of(self, kinds: Iterable[str]) -> bool:
+        """Whether verifiers of these kinds may give the part."""
+        part = self.part.removeprefix("capped.")
+        return part == "success" or any(part == kind or part.startswith(f"{kind}.") for kind in kinds)
 
 
 class CostObjective(NamedObjective):
@@ -119,6 +125,14 @@ class RubricConfig(Strict):
             raise ValueError(f"objectives need distinct names, not {', '.join(names)}")
         if names and not any(objective.weight for objective in self.objectives):
             raise ValueError("no objective has a weight, so nothing would be rewarded")
+        kinds = [term.kind for term in self.verifiers]
+        for number, objective in enumerate(self.objectives):
+            # Which verifiers tasks name is known with the tasks: `check`, `curate` and `audit` look then.
+            if isinstance(objective, PartObjective) and "task" not in kinds and not objective.is_of(kinds):
+                raise ValueError(
+                    f"objectives.{number}.part: no verifier of the rubric gives '{objective.part}': it is success, or begins "
+                    f"with {' or '.join(kinds)}"
+                )
         return self
 
     @model_validator(mode="after")

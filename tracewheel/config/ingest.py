@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -31,6 +31,34 @@ class ReaderConfig(GivenKind):
         return self
 
 
+OutcomeKind = Literal["verified", "label", "thumb", "judge", "implicit"]
+TrustedKind = Literal["verified", "label", "thumb"]
+OUTCOME_KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
+
+
+class OutcomesConfig(Strict):
+    """Outcomes that were said after the conversation: in files of their own, in `serve`'s log, or in a log that has it again.
+
+    `paths` are CSV, JSON lines or JSON lists; `fields` says where the `id` or the `session` of the conversation, the `value`,
+    the `kind` and the time (`said`) are, as `ingest.fields` does. Without a kind a row of a file is a `label`.
+
+    Of the kinds in `precedence` the first that somebody has stated is a trace's outcome; of one kind, the latest. What the log
+    says with the conversation is `verified`. A judge's opinion is never an outcome: `curation.sets.sources` may allow it as
+    `judged`. An implicit one is kept and counted, and nothing is trained on it.
+
+    From the value in `success_from` on, an outcome of a kind is 1, and 0 below; without it the value is taken as it is. What
+    was said more than `max_age_days` after the conversation began does not count.
+    """
+
+    paths: tuple[str, ...] = ()
+    fields: dict[Literal["id", "session", "value", "kind", "said"], Annotated[str, AfterValidator(path_or_constant)]] = Field(
+        default_factory=dict
+    )
+    precedence: Annotated[tuple[TrustedKind, ...], Field(min_length=1)] = get_args(TrustedKind)
+    success_from: dict[OutcomeKind, float] = Field(default_factory=dict)
+    max_age_days: Annotated[float, Field(gt=0)] | None = None
+
+
 class IngestConfig(Strict):
     """Which logs to read: files, folders or globs, in a given format or with the format of each record detected.
 
@@ -48,6 +76,7 @@ class IngestConfig(Strict):
     format: Annotated[str, AfterValidator(checked_format)] = AUTO
     readers: tuple[ReaderConfig, ...] = ()
     fields: dict[str, Annotated[str, AfterValidator(path_or_constant)]] = Field(default_factory=dict)
+    outcomes: OutcomesConfig = OutcomesConfig()
     redaction: RedactionConfig = RedactionConfig()
     largest_record_mib: Annotated[int, Field(ge=1, le=1024)] = 64
     largest_expansion: Annotated[int, Field(ge=1, le=LARGEST_SETTING)] = LARGEST_EXPANSION

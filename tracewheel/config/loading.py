@@ -60,7 +60,11 @@ def load_stored_config(run: Path) -> RetrainConfig:
 
 
 def load_ingest_config(
-    paths: tuple[str, ...], format: str | None, overrides: list[str] | None = None, readers: Sequence[str] = ()
+    paths: tuple[str, ...],
+    format: str | None,
+    overrides: list[str] | None = None,
+    readers: Sequence[str] = (),
+    outcomes: Sequence[str] = (),
 ) -> IngestConfig:
     """The settings of an ingest without a profile.
 
@@ -69,6 +73,7 @@ def load_ingest_config(
         format: `ingest.format`, unless None.
         overrides: `ingest.a=value` settings.
         readers: Readers before those of `ingest.readers`: `module:Class`, or files with the `args` of a mapping.
+        outcomes: `ingest.outcomes.paths`, unless it is empty.
 
     Raises:
         ConfigError: an override is invalid; the message names the key.
@@ -83,9 +88,13 @@ def load_ingest_config(
     if not isinstance(section, dict):
         raise ConfigError("--set ingest: 'ingest' holds keys, not a value")
     section |= {"paths": paths} | ({"format": format} if format else {})
+    if outcomes:
+        given = section.get("outcomes")
+        section["outcomes"] = (given if isinstance(given, dict) else {}) | {"paths": tuple(outcomes)}
     if readers:
         others = section.get("readers") or []
-        section["readers"] = [*map(_reader, readers), *(others if isinstance(others, list) else [others])]
+        section["readers"] = [*readers, *(others if isinstance(others, list) else [others])]
+    section = _with_mappings(section)
     try:
         return IngestConfig.model_validate(section)
     except ValidationError as error:
@@ -93,8 +102,20 @@ def load_ingest_config(
         raise ConfigError(f"--set ingest: {problems}") from error
 
 
+def _with_mappings(section: Any) -> Any:
+    """A section `ingest` whose readers by name are `module:Class` or files, read into their places."""
+    if isinstance(section, dict) and isinstance(readers := section.get("readers"), list):
+        return section | {"readers": [_reader(reader) if isinstance(reader, str) else reader for reader in readers]}
+    return section
+
+
+def is_mapping(reader: str) -> bool:
+    """Whether a reader's name is that of a file with the `args` of a mapping."""
+    return reader.endswith((".yaml", ".yml"))
+
+
 def _reader(name: str) -> dict[str, Any]:
-    if not name.endswith((".yaml", ".yml")):
+    if not is_mapping(name):
         return {"kind": name}
     values = _read_yaml(Path(name), "a mapping reader")
     try:
@@ -117,7 +138,7 @@ def _read_yaml(path: Path, what: str) -> dict[str, Any]:
 
 
 def read_values(path: str | Path, overrides: list[str] | None = None) -> dict[str, Any]:
-    """The values of a profile as they are written, with overrides, unchecked and without defaults.
+    """The values of a profile as they are written, with overrides and its mappings' files, unchecked and without defaults.
 
     Raises:
         ConfigError: the file is missing or not YAML, or an override cannot be applied.
@@ -125,6 +146,8 @@ def read_values(path: str | Path, overrides: list[str] | None = None) -> dict[st
     values = _read_yaml(Path(path), "a profile")
     for override in overrides or []:
         _apply(values, override)
+    if "ingest" in values:
+        values["ingest"] = _with_mappings(values["ingest"])
     return values
 
 

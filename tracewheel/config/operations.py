@@ -179,11 +179,15 @@ class AuditConfig(Strict):
             whose gate asks for an audit is then not the same on a slower machine. null is no limit.
         judged_tasks: How many of the tasks judges are asked about; 0 for none. A task takes 18 requests of each vote, 31 for
             `relative_judge`.
+        max_idle_reward: The share of the full reward that an episode without any work may earn under the rubric that is
+            trained on. 0.3 leaves room for the form of an answer, which is worth something; above it a policy learns to
+            leave things as they are.
     """
 
     tasks: Count = 60
     seconds: Positive | None = None
     judged_tasks: Annotated[int, Field(ge=0)] = 20
+    max_idle_reward: Share = 0.3
 
 
 class ScheduleConfig(Strict):

@@ -108,7 +108,9 @@ class HarnessConfig(Strict):
     Python modules are imported once, and each program starts as a fork of that process: it saves an agent on a large SDK most
     of its start.
 
-    `credit`: which of an episode's branches its reward reaches: all, the one of the last turn, or by agent.
+    `credit`: which of an episode's turns its reward reaches: all; those that the last turn had read; those kept, whose text
+    reached the last context, also by way of summaries that the program accepted; or by agent. By default `auto`: those kept
+    where the program compacted its history, else all.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -118,7 +120,7 @@ class HarnessConfig(Strict):
     code: tuple[str, ...] = ()
     task_on: Literal["stdin", "file", "env"] = "stdin"
     tools: Literal["none", "http", "mcp"] = "http"
-    credit: Literal["all", "last", "per_agent"] = "all"
+    credit: Literal["auto", "all", "last", "kept", "per_agent"] = "auto"
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     seconds: Positive = 600.0
     max_requests: Count = 200

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError, TracewheelError
+from tracewheel.core.tracebacks import short_name
 
 Check = Callable[[Any], str]  # what was expected, where a result is something else; "" where it is right
 LONGEST = 80  # characters of a line that a message shows
-_MARK = "_tracewheel_call"
+_MARK, _PLACE = "_tracewheel_call", "_tracewheel_place"
 
 
 class OwnCodeError(DataError):
@@ -50,6 +51,7 @@ def _guarded(method: Callable[..., Any], label: str, name: str, check: Check) ->
             raise
         except Exception as error:
             if not hasattr(error, _MARK):
+                setattr(error, _PLACE, _last_line(error, method))
                 setattr(error, _MARK, f"{label}: {name} raises {type(error).__name__}: {error} ({place_of(error, method)})")
             raise
         if expected := check(value):
@@ -79,9 +81,20 @@ def shown(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
+def place(error: BaseException) -> str:
+    """The user's line that raised an exception, as `my_agent/environment.py:66`; "" where no user's class did."""
+    return str(getattr(error, _PLACE, ""))
+
+
+def _last_line(error: BaseException, method: Callable[..., Any]) -> str:
+    file = file_of(method)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if file and frame.filename == file]
+    return f"{short_name(file)}:{lines[-1]}" if file and lines else ""
+
+
 def place_of(error: BaseException, method: Callable[..., Any]) -> str:
     """The last line of the user's own file in a traceback, with its text; the method's definition where there is none."""
-    file = _file_of(method)
+    file = file_of(method)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if file and frame.filename == file]
     if not frames:
         return _definition(method)
@@ -93,7 +106,7 @@ def place_of(error: BaseException, method: Callable[..., Any]) -> str:
 
 
 def _definition(method: Callable[..., Any]) -> str:
-    file = _file_of(method)
+    file = file_of(method)
     code = getattr(inspect.unwrap(method), "__code__", None)
     if not file or code is None:
         return "its source is not known"
@@ -101,6 +114,7 @@ def _definition(method: Callable[..., Any]) -> str:
     return f"{Path(file).name}, line {code.co_firstlineno}"
 
 
-def _file_of(method: Callable[..., Any]) -> str | None:
+def file_of(method: Callable[..., Any]) -> str | None:
+    """The file of a method's source; None where it has none."""
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code.co_filename if code else None

@@ -29,7 +29,7 @@ from tracewheel.curation.difficulty import KeptPassCounts, check_held_out_tier, 
 from tracewheel.curation.duplicates import RENUMBERED, describe_duplicates
 from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
-from tracewheel.curation.fitting import component_words, describe_components, describe_counts, tried_rows
+from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components, describe_counts, tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
 from tracewheel.curation.no_tasks import why_no_task
 from tracewheel.curation.probes import probe_report
@@ -75,7 +75,6 @@ class HowTo(NamedTuple):
 
 BY_DEFAULT = HowTo()
 MANY, MOST_PROCESSES = 20_000, 4  # traces for which other processes pay, and how many of these
-TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
 IN_A_BENCHMARK, FILTERED = "in a benchmark", "left out by the filter"
 
 
@@ -99,7 +98,7 @@ def curate(
     - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
     - splits.parquet: the record of splits, for the next curation.
     - outcomes.parquet: the outcome of each trace of a usable task, in a set or not, for the test of drift.
-    - report.json: the returned report.
+    - report.json: the returned report; `reopened` names tasks whose outcomes have changed since an earlier curation.
     - quality.json: the quality report.
 
     Args:
@@ -133,6 +132,8 @@ def curate(
             order, report = _decide(config, paths, Earlier(earlier, splits), Means(mapped))
         proves = not config.environment.kind.startswith(RECORDED)
         labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves, mapped=mapped)
+    if reopened := report.get("reopened"):
+        how.say(f"outcomes of {len(reopened)} tasks have changed since they were counted: their evidence is taken anew")
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}
     _write_json(out / REPORT_FILE, report)
     write_quality(quality_report(out, traces if (traces / REPORT_FILE).exists() else None), out)
@@ -181,7 +182,9 @@ class _Curation:
         self.probes = probes_of(replayed.tasks, replayed.solutions, means.mapped, means.reuse)
         if means.reuse:
             means.reuse.keep(whole=True)
-        self.rates, self.kept_counts = pass_rates(self.usable[["id", "task_id", "success"]], earlier.counts)
+        episodes = self.usable[["id", "task_id", "success"]]
+        self.rates, self.kept_counts = pass_rates(episodes, earlier.counts)
+        self.reopened = sorted(earlier.counts.reopened(episodes)) if earlier.counts else []
 
     def write(self, out: Path, scratch: Path, path: Path) -> tuple[EpisodeOrder, dict[str, Any]]:
         import numpy as np
@@ -224,7 +227,8 @@ class _Curation:
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False
         )
-        self.kept_counts.write(out)
+        # Those that are in no file of outcomes are counted anew when they come back: nothing would show another change.
+        self.kept_counts.without(set(self.reopened) - set(tasks["id"])).write(out)
         splits.record.write(out / SPLITS_FILE)
         self._outcomes(tasks).to_parquet(out / OUTCOMES_FILE, index=False)
         report = {
@@ -235,6 +239,7 @@ class _Curation:
                 "reward": int(self.usable["reward_drift"].sum()),
                 "observations": int(self.usable["observation_drift"].sum()),
             },
+            **({"reopened": self.reopened} if self.reopened else {}),
             "faults": _faults(self.usable, self.replayed.tasks.families),
             "probes": probe_report(self.probes),
             "duplicates": describe_duplicates(clusters),

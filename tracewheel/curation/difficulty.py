@@ -5,14 +5,15 @@ because an older policy produced them. The sampler of the training tasks keeps i
 
 It is measured by the successes and failures of each task, decayed from run to run. A run reads all logs, including those that
 earlier runs have read. A trace therefore counts once for a task: in the first curation that knows its outcome. Later curations
-find it in the earlier counts, decayed.
+find it in the earlier counts, decayed. Where its outcome has changed since, the task's counts are taken anew: of all traces
+that are there now, without decay.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +22,7 @@ from scipy import special
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_table, write_json
-from tracewheel.curation.curated_folder import HARDER, TRAIN
+from tracewheel.curation.curated_folder import HARDER, OUTCOMES_FILE, TRAIN
 
 if TYPE_CHECKING:
     import pandas
@@ -85,10 +86,12 @@ class KeptPassCounts:
         counts: Decayed successes and failures by task id.
         counted: The outcomes in `counts`, of all runs: each pair of `trace_id` and `task_id` once. A trace that now belongs to
             another task, for instance because its prompt is redacted differently, counts for that task too.
+        scored: `success` by `trace_id` and `task_id`, as that curation knew it; None where it has not written it down.
     """
 
     counts: PassCounts
     counted: pandas.DataFrame
+    scored: pandas.Series[float] | None = None
 
     @classmethod
     def of(cls, counts: PassCounts, *counted: pandas.DataFrame) -> Self:
@@ -114,7 +117,11 @@ class KeptPassCounts:
         missing = [name for name in COUNTED_COLUMNS if name not in table]
         if missing:
             raise DataError(f"{counted}: no column '{missing[0]}'; name the file that `tracewheel curate` wrote")
-        return cls.of(counts, table)
+        kept, known = cls.of(counts, table), folder / OUTCOMES_FILE
+        if not known.is_file():
+            return kept
+        scored = read_table(known, [*COUNTED_COLUMNS, "success"])
+        return replace(kept, scored=scored.drop_duplicates(list(COUNTED_COLUMNS)).set_index(list(COUNTED_COLUMNS))["success"])
 
     def write(self, folder: Path) -> None:
         """Write both files into a folder."""
@@ -133,6 +140,21 @@ class KeptPassCounts:
         pairs = episodes[["id", "task_id"]].astype(str).set_axis(list(COUNTED_COLUMNS), axis=1)
         found = pairs.merge(self.counted, how="left", on=list(COUNTED_COLUMNS), indicator=True)["_merge"] == "both"
         return pandas.Series(found.to_numpy(), index=episodes.index)
+
+    def without(self, tasks: Collection[str]) -> Self:
+        """The counts without some tasks', whose traces count again then."""
+        counts = PassCounts({task_id: pair for task_id, pair in self.counts.items() if task_id not in tasks})
+        return self.of(counts, self.counted[~self.counted["task_id"].isin(tasks)])
+
+    def reopened(self, episodes: pandas.DataFrame) -> set[str]:
+        """The tasks in whose counts an episode (with `id`, `task_id` and `success`) has another outcome than it has now."""
+        if self.scored is None:
+            return set()
+        counted = episodes[self.has_counted(episodes)]
+        now = counted.set_index(["id", "task_id"])["success"].rename_axis(list(COUNTED_COLUMNS))
+        before = self.scored.reindex(now.index)
+        changed = before.notna() & ((before >= 1.0) != (now >= 1.0))
+        return {str(task_id) for _, task_id in now.index[changed.to_numpy()]}
 
 
 def are_counts(*values: Any) -> bool:
@@ -163,7 +185,10 @@ def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None
     counts = earlier.counts.decayed(DECAY)
     scored = episodes[episodes["success"].notna()]
     tried = _attempts(scored)
-    fresh = scored[~earlier.has_counted(scored)]
+    reopened = earlier.reopened(episodes)
+    for task_id in reopened:
+        counts.pop(task_id, None)
+    fresh = scored[~earlier.has_counted(scored) | scored["task_id"].isin(reopened)]
     for task_id, (attempts, successes) in _attempts(fresh).items():
         counts.observe(task_id, successes, attempts - successes)
     rows = []
@@ -185,7 +210,8 @@ def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None
             }
         )
     columns = ["task_id", "attempts", "successes", "pass_rate", "posterior", "low", "high", "pass_tier"]
-    kept = KeptPassCounts.of(counts, earlier.counted, fresh.rename(columns={"id": "trace_id"}))
+    still = earlier.counted[~earlier.counted["task_id"].isin(reopened)]
+    kept = KeptPassCounts.of(counts, still, fresh.rename(columns={"id": "trace_id"}))
     return pandas.DataFrame(rows, columns=columns), kept
 
 

@@ -30,7 +30,7 @@ from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, TRAIN
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import LABEL_COLUMNS, VERIFIED, label_episodes, label_report
 from tracewheel.curation.message_pairs import preference_pairs
-from tracewheel.curation.openings import opening_lengths
+from tracewheel.curation.openings import NOT_WHOLE, opening_lengths, whole_episodes
 from tracewheel.environments.recorded.calls import has_broken_call
 
 if TYPE_CHECKING:
@@ -63,20 +63,22 @@ def stage_sets(
     config = config or SetsConfig()
     training = episodes[episodes["split"] == TRAIN].sort_values(["task_id", "trace_id"])
     training = training.assign(opening=opening_lengths(training))
+    whole = whole_episodes(training)
     good = training[training["outcome_source"].isin(config.sources) & (training["label"] >= 1.0)]
     broken = good["messages"].map(lambda messages: has_broken_call(json.loads(messages))).astype(bool)
-    good = good[~broken]
+    cut = ~broken & ~good.index.isin(whole.index)
+    good = whole[whole.index.isin(good.index[~broken])]
     demonstrations = _demonstrations(good)
     flan = _flan(good)
     pairs, pair_report = preference_pairs(training, per_task=PAIRS_PER_TASK, margin=1.0, shared="auto")
-    hindsight = _demonstrations(_hindsight(tasks, training))
+    hindsight = _demonstrations(_hindsight(tasks, whole))
     sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
     sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}
     report = {
         "rows": {name: len(frame) for name, frame in sets.items()},
         "agent_flan": {str(name): int(count) for name, count in sorted(flan["class"].value_counts().items())},
         "preference_pairs": pair_report,
-        "left_out": {BROKEN_CALL: int(broken.sum())} if broken.any() else {},
+        "left_out": {why: int(found.sum()) for why, found in ((BROKEN_CALL, broken), (NOT_WHOLE, cut)) if found.any()},
     }
     return sets, report
 

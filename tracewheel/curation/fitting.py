@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 SIZES = ("train_tasks", "validation_tasks", "held_out_tasks", "harder_tasks")
+TOO_LARGE = 0.5  # a component with more than this share of the tasks is said to be large
 STEPS = 20  # sizes of a split by time that are tried, from all that the shares allow down to a twentieth
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracewheel.chat.faithful import BROKEN_CALL
+from tracewheel.core.endings import how_unfinished
 from tracewheel.core.types import canonical_json, content_hash
 from tracewheel.environments.recorded.calls import (
     Schema,
@@ -92,6 +93,8 @@ def preference_pairs(
     each side is one turn with calls, and the prompt is what the failed agent saw. "auto" is "messages", and "calls" for two
     episodes with several user messages of which the user's, or a reply, differ first.
 
+    An episode with a turn that was cut, or failed, is in no pair.
+
     Within a task, pairs of the episodes used least so far come first, then wider margins, then later cuts.
 
     Args:
@@ -111,6 +114,8 @@ def preference_pairs(
     known = episodes[episodes["label"].notna() & (episodes["task_id"] != "")]
     for trace_id, task_id, split, label, text, tools in known[list(NEEDED)].itertuples(index=False, name=None):
         messages = json.loads(text)
+        if any(map(how_unfinished, messages)):
+            continue
         groups[task_id].append(_Episode(trace_id, split, float(label), messages, tools, _words(messages, json.loads(tools))))
     refused: Counter[str] = Counter()
     rows, mixed = [], 0

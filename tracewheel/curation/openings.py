@@ -6,9 +6,11 @@ turn is one without a call, which an environment may answer (`tracewheel.environ
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.endings import UNFINISHED, how_unfinished
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Task
 from tracewheel.curation.task_records import Call
@@ -56,6 +58,29 @@ def opening_lengths(episodes: pandas.DataFrame) -> list[int]:
     if invalid:
         raise DataError(f"episodes, column opening: {invalid[0]} is not a number of messages; make the file again")
     return [int(length) for length in lengths]
+
+
+NOT_WHOLE = "its last turn was cut off or failed"
+
+
+def whole_episodes(episodes: pandas.DataFrame) -> pandas.DataFrame:
+    """The episodes that can be imitated, none of which teaches a turn that was cut, or failed.
+
+    One whose last turn is such is left out. One that went on after such a turn begins to teach after it: `opening` says so.
+
+    Args:
+        episodes: With `messages` (JSON text), and perhaps `opening`.
+    """
+    marked = episodes["messages"].str.contains(f'"{UNFINISHED}"', regex=False).astype(bool)
+    if not marked.any():
+        return episodes
+    openings = opening_lengths(episodes)
+    for row in marked.to_numpy().nonzero()[0].tolist():
+        messages = json.loads(episodes["messages"].iloc[row])
+        ends = [place for place, message in enumerate(messages) if how_unfinished(message)]
+        goes_on = any(message["role"] == "assistant" for message in messages[max(ends, default=-1) + 1 :])
+        openings[row] = max([openings[row], *(place + 1 for place in ends)]) if goes_on or not ends else -1
+    return episodes.assign(opening=openings)[[opening >= 0 for opening in openings]]
 
 
 Message = dict[str, Any]

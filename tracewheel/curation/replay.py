@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.endings import prompt_is_cut
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
@@ -17,10 +18,20 @@ from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
 from tracewheel.curation.openings import after_opening, is_text_turn
-from tracewheel.environments import Environment, Observation, member_for, open_environment, opening_messages, repeats_replies
+from tracewheel.environments import (
+    Environment,
+    Observation,
+    Refusal,
+    member_for,
+    open_environment,
+    opening_messages,
+    repeats_replies,
+)
 from tracewheel.environments.recorded.calls import parsed_arguments, reports_failure
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.environments.recorded.traces import CUT_PROMPT
 from tracewheel.scoring.verifiers import Episode, episode_from, make_verifier, verdict_of
+from tracewheel.traces.ingested_folder import JUDGE, LATE
 
 if TYPE_CHECKING:
     import pandas
@@ -69,6 +80,8 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
     Raises:
         DataError: the trace has no starting point in this environment; the message says why.
     """
+    if prompt_is_cut(trace.messages):
+        raise DataError(CUT_PROMPT)
     if trace.environment is None:
         raise DataError("no environment logged")
     member = member_for(environment, trace.environment["kind"])
@@ -272,8 +285,9 @@ def _nothing_said(task: Task, environment: Environment) -> LoggedEpisode:
 def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool, OtherReply | None]:
     """Carry out the calls of an episode: returns whether it ended, and the first reply that is not as in the log.
 
-    A call with broken arguments is the failure that it was: no tool sees it, and any reply that reports a failure is the
-    logged one. A reply that reports none says that the log's agent had the arguments repaired, which no replay can repeat.
+    A call with broken arguments, of a tool that is not offered or against its schema is the failure that it was: no tool sees
+    it, and any reply that reports a failure is the logged one; so it is with an exception that is the tool's answer. A reply
+    that reports none says that the log's agent had the call repaired, which no replay can repeat.
 
     An environment that answers turns without a call is told of them, unless its answers differ from time to time. What it
     answers is not compared: the log says what the user said.
@@ -281,7 +295,7 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
     Raises:
         DataError: the environment blames someone for a failure.
     """
-    replies: dict[str, str | None] = {}
+    replies: dict[str, tuple[str, bool]] = {}  # and whether the log has it in other words
     answers = repeats_replies(environment)
     for place, message in enumerate(messages):
         if answers and is_text_turn(messages, place):
@@ -291,16 +305,16 @@ def play(messages: list[dict[str, Any]], environment: Environment) -> tuple[bool
         for call in message.get("tool_calls") or []:
             arguments = parsed_arguments(call["function"]["arguments"])
             if not isinstance(arguments, dict):
-                replies[call["id"]] = None
+                replies[call["id"]] = BROKEN_CALL, True
                 continue
             observation = _going_on(environment.step(call["function"]["name"], arguments))
             if observation.done:
                 return True, None
-            replies[call["id"]] = observation.text
+            replies[call["id"]] = observation.text, isinstance(observation, Refusal)
         if message["role"] == "tool":
-            said, expected = message["content"] or "", replies.get(message["tool_call_id"], "")
-            if not reports_failure(said) if expected is None else said != expected:
-                return False, OtherReply(place, BROKEN_CALL if expected is None else expected)
+            said, (expected, failed) = message["content"] or "", replies.get(message["tool_call_id"], ("", False))
+            if said != expected and not (failed and reports_failure(said)):
+                return False, OtherReply(place, expected)
     return False, None
 
 
@@ -311,8 +325,10 @@ def _going_on(observation: Observation) -> Observation:
 
 
 def _judged(info: Mapping[str, Any]) -> float | None:
-    """The judge's score that the readers left in a trace; a log's own field of that name may hold anything."""
-    judged = info.get("judged")
+    """The judge's score that the readers left in a trace, or the latest that was said later; a field may hold anything."""
+    late = info.get(LATE)
+    kinds = late.get("kinds") if isinstance(late, dict) else None
+    judged = kinds.get(JUDGE) if isinstance(kinds, dict) and JUDGE in kinds else info.get("judged")
     return float(judged) if isinstance(judged, int | float) and 0 <= judged <= 1 else None
 
 

@@ -120,9 +120,10 @@ def _logs(intake: Mapping[str, Any]) -> Station:
 def _traces(intake: Mapping[str, Any]) -> Station:
     if "kept" not in intake:
         return Station("Traces", page="/traces")
-    return Station(
-        "Traces", f"{thousands(intake['kept'])} kept", (f"of {thousands(intake.get('read'))} read",), "done", "/traces"
-    )
+    notes = [f"of {thousands(intake.get('read'))} read"]
+    if outcomes := intake.get("outcomes"):
+        notes.append(f"{thousands(outcomes.get('traces', 0))} with an outcome said later")
+    return Station("Traces", f"{thousands(intake['kept'])} kept", tuple(notes), "done", "/traces")
 
 
 def _tasks(report: Mapping[str, Any]) -> Station:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import OWN_CLASS, KindTable, inner_kinds, load_class
+from tracewheel.core.kind_table import OWN_CLASS, WHEELS, KindTable, inner_kinds, load_class
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.own_code import guard
 from tracewheel.core.types import Task
@@ -21,16 +21,19 @@ from tracewheel.environments.base import (
     Observation,
     OpeningProvider,
     OutcomeTeller,
+    Refusal,
     Replier,
     Restorable,
     Solver,
     TaskMaker,
+    ToolError,
     VariantMaker,
     opening_messages,
     opening_of,
     repeat,
     repeats_replies,
 )
+from tracewheel.environments.own_calls import hold
 from tracewheel.environments.returns import CHECKS
 from tracewheel.environments.running import (
     SharesResources,
@@ -62,11 +65,13 @@ __all__ = [
     "Observation",
     "OpeningProvider",
     "OutcomeTeller",
+    "Refusal",
     "Replier",
     "Restorable",
     "SharesResources",
     "Solver",
     "TaskMaker",
+    "ToolError",
     "VariantMaker",
     "close_environment",
     "declared_verifiers",
@@ -101,8 +106,9 @@ def make_environment(kind: str) -> Environment:
         return recorded
     made: Environment = build(wanted, ENVIRONMENTS, "environment")
     awaited(made)
-    if OWN_CLASS.fullmatch(wanted.kind):
+    if OWN_CLASS.fullmatch(wanted.kind) or (wanted.kind in ENVIRONMENTS.wheels and wanted.kind not in WHEELS["environment"]):
         guard(made, wanted.kind, "environment", CHECKS)
+        hold(made, f"environment '{wanted.kind}'")
     if wanted.args and wanted.kind not in ("recorded", "several"):
         _name_in_tasks(made, wanted)
     return made

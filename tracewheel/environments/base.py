@@ -11,7 +11,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
@@ -40,8 +40,26 @@ class Observation:
     fault: Fault = ""
 
 
+@dataclass(frozen=True)
+class Refusal(Observation):
+    """The answer to a call that no tool has taken, or that raised. A log has it in other words; `why` says what it is."""
+
+    why: str = field(default="", kw_only=True)
+
+
+class ToolError(Exception):
+    """Raised by a `step` for the tool's answer to a call that cannot be done: the policy reads `error: ` and this text."""
+
+
+EXCEPTIONS = ("observation", "failure")  # what a class's `exceptions` may be
+
+
 class Environment(Protocol):
-    """The world of an episode. Implementations never raise for mistakes of a policy.
+    """The world of an episode.
+
+    What `step` raises at a valid call is the tool's answer (`ToolError`; `OSError`, `KeyError` and `ValueError` of the author's
+    code), or the episode has failed. A class may say `exceptions = "observation"` (all are answers) or `"failure"` (only
+    `ToolError` is). `docs/your-environment.md` has the contract.
 
     A class may name the verifiers of its tasks, as `verifiers = ("exact_match",)`: a change of another then voids no result.
     """
@@ -70,7 +88,7 @@ class Environment(Protocol):
         ...
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
-        """Execute one call. An unknown tool or invalid arguments give an error observation."""
+        """Execute one call. Of a class of a user's own, calls of other tools or against their schemas never come here."""
         ...
 
     def snapshot(self) -> dict[str, Any]:

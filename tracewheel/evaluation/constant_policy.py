@@ -26,10 +26,12 @@ from tracewheel.environments import (
     Environment,
     Replier,
     open_environment,
+    opening_messages,
+    repeat,
     repeats_replies,
     wanted_threads,
 )
-from tracewheel.environments.base import play_calls
+from tracewheel.environments.base import turn_messages
 from tracewheel.scoring.rubric import Rubric, success_of
 
 Calls = tuple[tuple[str, dict[str, Any]], ...]
@@ -55,7 +57,7 @@ def best_constant_policy(rubric: RubricConfig, curated: Path, seconds: float = S
     rows, solved, count = [], 0.0, 0
     for name in sorted({task.environment for task in held_out}):
         here = [[task for task in tasks if task.environment == name] for tasks in (known, held_out)]
-        found = _within(seconds, partial(_measured, rubric, here[0], here[1], curated))
+        found = within(seconds, partial(_measured, rubric, here[0], here[1], curated))
         if "n" in found:
             solved, count = solved + found["success"] * found["n"], count + found["n"]
         rows.append({"environment": parse_kind(name).kind, **found})
@@ -73,7 +75,7 @@ def _sentence(row: dict[str, Any]) -> str:
     return f"{row['environment']}: {what}"
 
 
-def _within(seconds: float, work: partial[dict[str, Any]]) -> dict[str, Any]:
+def within(seconds: float, work: partial[dict[str, Any]]) -> dict[str, Any]:
     """What the work returns, or why there is nothing: a floor never ends a run."""
     job = Job(work, Timer(seconds, names=("the time for the best constant policy", "")), "its episodes")
     threads = WatchedThreads(1, "constant-policy")
@@ -89,15 +91,20 @@ def _within(seconds: float, work: partial[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _measured(rubric: RubricConfig, known: Sequence[Task], held_out: Sequence[Task], curated: Path) -> dict[str, Any]:
-    asked = {term.kind for term in rubric.verifiers} | {parse_kind(task.verifier).kind for task in held_out}
+def asks_or_waits(rubric: RubricConfig, tasks: Sequence[Task]) -> str:
+    """Why many episodes of tasks of one environment cannot be played and judged at once, or ""."""
+    asked = {term.kind for term in rubric.verifiers} | {parse_kind(task.verifier).kind for task in tasks}
     if models := sorted(asked & set(OF_MODELS)):
-        return {"not_measured": f"its verifier '{models[0]}' asks a model"}
-    kind = held_out[0].environment
-    if wanted_threads(kind):
-        return {"not_measured": "its tools run boxes, processes or servers, which takes long"}
+        return f"its verifier '{models[0]}' asks a model"
+    waits = wanted_threads(tasks[0].environment)
+    return "its tools run boxes, processes or servers, which takes long" if waits else ""
+
+
+def _measured(rubric: RubricConfig, known: Sequence[Task], held_out: Sequence[Task], curated: Path) -> dict[str, Any]:
+    if why := asks_or_waits(rubric, held_out):
+        return {"not_measured": why}
     judges = Rubric(rubric, [*known, *held_out])
-    with open_environment(kind) as environment:
+    with open_environment(held_out[0].environment) as environment:
         if isinstance(environment, Replier) and not repeats_replies(environment):
             return {"not_measured": "its user is a model"}
         sample = sorted(known, key=lambda task: task.fingerprint)[:MOST_CHOSEN_ON]
@@ -134,7 +141,7 @@ def behaviours(environment: Environment, known: Sequence[Task], curated: Path) -
         [*solved, *logged],
         [(call,) for calls in (*solved, *logged) for call in calls],
         [calls[-2:] for calls in (*solved, *logged) if len(calls) > 1],
-        [((TEXT_TURN, {"text": text}),) for task in known for text in _answers(task)],
+        [((TEXT_TURN, {"text": text}),) for task in known for text in answers_of(task)],
     ]
     found: dict[str, Calls] = {canonical_json(()): ()}
     for sort in sorts:
@@ -144,7 +151,7 @@ def behaviours(environment: Environment, known: Sequence[Task], curated: Path) -
     return list(found.values())
 
 
-def _answers(task: Task) -> list[str]:
+def answers_of(task: Task) -> list[str]:
     """The right answers of a task's goal as one may say them."""
     given = next((task.goal[key] for key in ("answer", "answers") if key in task.goal), None)
     answers = given[:1] if isinstance(given, list) else [given]
@@ -183,17 +190,25 @@ def _done(messages: Sequence[dict[str, Any]]) -> Iterable[tuple[str, dict[str, A
 
 def _successes(rubric: Rubric, environment: Environment, tasks: Sequence[Task], calls: Calls) -> list[float]:
     """1 or 0 for each task whose episode is scored."""
-    scores = [rubric.score(task, _played(environment, task, calls)) for task in tasks]
+    scores = [rubric.score(task, constant_episode(environment, task, calls)) for task in tasks]
     return [success_of(score) for score in scores if score.status == "scored"]
 
 
-def _played(environment: Environment, task: Task, calls: Calls) -> Trajectory:
+def constant_episode(environment: Environment, task: Task, calls: Calls) -> Trajectory:
     """The episode in which a task gets these calls. What is said to an environment that does not answer ends it."""
-    words = [] if isinstance(environment, Replier) else [args["text"] for name, args in calls if name == TEXT_TURN]
-    made = calls if isinstance(environment, Replier) else [call for call in calls if call[0] != TEXT_TURN]
-    messages = play_calls(environment, task, made)
-    messages += [{"role": "assistant", "content": text} for text in words[-1:]]
-    turn = {"start": 0, "end": 0, "calls": 1, "malformed": 0, "policy_version": 0}
+    environment.reset(task)
+    messages, turns = opening_messages(environment, task), list[dict[str, Any]]()
+    answers = isinstance(environment, Replier)
+    # Words end an episode where nobody answers, so only the last count there.
+    words = [] if answers else [call for call in calls if call[0] == TEXT_TURN][-1:]
+    for number, (tool, args) in enumerate(calls if answers else [*(call for call in calls if call[0] != TEXT_TURN), *words]):
+        observation = repeat(environment, tool, args)
+        ended = observation.done or bool(observation.fault) or (tool == TEXT_TURN and not answers)
+        messages += turn_messages(number, tool, args, None if ended else observation.text)
+        turn = {"start": 0, "end": 0, "calls": int(tool != TEXT_TURN), "malformed": 0, "policy_version": 0}
+        turns.append(turn | ({} if observation.reward is None else {"reward": observation.reward}))
+        if ended:
+            break
     return Trajectory(
         id=task.id,
         task_id=task.id,
@@ -205,7 +220,7 @@ def _played(environment: Environment, task: Task, calls: Calls) -> Trajectory:
         token_ids=[],
         action_mask=[],
         logprobs=[],
-        turns=[turn for message in messages if message["role"] == "assistant"],
+        turns=turns,
         final_state=environment.snapshot(),
         messages=messages,
         stop_reason="finished",

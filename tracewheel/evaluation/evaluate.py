@@ -17,6 +17,7 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
 from tracewheel.sampling.seeds import evaluation_seed
 from tracewheel.sampling.validation import MODES, VALIDATION_SAMPLES
+from tracewheel.scoring.missing import missing_words
 from tracewheel.scoring.objectives import PREFIX
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import SCORES_FILE, read_scores, score, write_scores
@@ -61,9 +62,13 @@ def evaluate(
     Returns:
         The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
         `by_tier` and `by_family` with the same two rates; `missing`: by mode the number of `unscored` and
-        `infrastructure_failed` episodes; `episodes` and `generated_tokens`; where the
+        `infrastructure_failed` episodes; `without_score`: by mode what left most of them so, where they are many;
+        `episodes` and `generated_tokens`; where the
         rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored); with an
         `evaluation.rubric`, `judges`: by rubric, `training` and `held_back`, each mode's mean success, reward and count.
+
+    Raises:
+        DataError, InfrastructureError: too many episodes failed through no fault of the policy.
     """
     settings = config.evaluation
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
@@ -84,8 +89,10 @@ def evaluate(
             continue
         plan = RolloutPlan(tasks, samples=1 if greedy else samples, seed=seed, greedy=greedy)
         metrics = rollout(config, policy, plan, folder, progress=progress)
-        spent = {key: spent[key] + metrics[key] for key in spent}
+        spent |= {key: spent[key] + metrics[key] for key in ("episodes", "generated_tokens")}
         scores[mode] = _scored(config, decides, tasks, folder, folder)
+        if words := missing_words(scores[mode], folder / TRAJECTORIES_FILE):
+            spent.setdefault("without_score", {})[mode] = words
         if beside:
             others[mode] = _scored(config, beside, tasks, folder, folder / (TRAINING if held_out else HELD_BACK))
     spent |= _judges(scores, others, held_out=held_out) if beside else {}

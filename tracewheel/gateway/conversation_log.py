@@ -24,6 +24,7 @@ from tracewheel.core.locks import hold
 from tracewheel.core.types import Trace
 from tracewheel.gateway.exchange import Message
 from tracewheel.traces.redaction.redactor import Redactor
+from tracewheel.traces.statements import Statement, line_of
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -78,6 +79,15 @@ class LogRedaction:
                 return record
         counts = {**made[1], "token_ids": 1}
         return {**record, "sent": sent, "shadow": shadow, "token_ids": None, "logprobs": None, "redacted": counts}
+
+    def statement(self, statement: Statement) -> dict[str, Any] | None:
+        """The line of what is said of a conversation, which it names as its own record does; None as in `conversation`."""
+        with self._lock:
+            try:
+                return line_of(statement._replace(key=self._redactor.identity(statement.by, statement.key)))
+            except SecretError as error:
+                LOG.warning("an outcome is not logged: %s", error)
+                return None
 
     def _redacted(self, trace: Trace) -> tuple[Trace, Counter[str]] | None:
         before = len(self._redactor.learned)

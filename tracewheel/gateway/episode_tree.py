@@ -7,8 +7,10 @@ again, and the tree's rows are what the policy read at its turns.
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +25,7 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import Turn
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, FinishReason, Message, Refusal, SampledToken
-from tracewheel.gateway.histories import THINKING, Histories, History
+from tracewheel.gateway.histories import THINKING, Histories, History, Item
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 
 CHARACTER = 8  # tokens, more than a character has
+SHORTEST_SUMMARY = 12  # characters; a shorter text may stand anywhere by chance
+NEAR = 200  # characters between a call's name and its arguments
+PART = 0.3  # of a summary's text, at the least, that a harness takes over
+_TAG = re.compile(r"</?[A-Za-z][\w-]*>")
 
 
 def cut_at_stop(renderer: ChatRenderer, ids: list[int], stops: Sequence[str]) -> tuple[list[int], str, str | None]:
@@ -81,12 +87,25 @@ class Branch:
 
 @dataclass(frozen=True)
 class _Said:
-    """A turn: its ids with an end token, the flat indices of the row up to its last own token, and its branch."""
+    """A turn.
+
+    Attributes:
+        own: Its ids with an end token.
+        row: The flat indices of the row up to its last own token.
+        ended: Whether it ended by itself.
+        branch: The number of its branch.
+        said: What it said, as the program got it.
+        sent: The items of the history that it read.
+        told: The texts that others wrote in that history.
+    """
 
     own: OwnTurn
     row: tuple[int, ...]
     ended: bool
     branch: int
+    said: Message
+    sent: tuple[Item, ...]
+    told: str
 
 
 class EpisodeTree:
@@ -115,6 +134,26 @@ class EpisodeTree:
         """The flat indices of the row that ends with a turn."""
         return self._said[turn].row
 
+    def kept_turns(self) -> set[int]:
+        """The turns whose text reached the last turn's context: as they were said, or by way of a text of the policy's in it.
+
+        Such a text is a summary that the program accepted, or what a sub-agent answered: the turns that it had read are kept
+        with it. A summary that the program threw away is not kept, nor a reply that it asked for again.
+        """
+        kept: set[int] = set()
+        waiting = [len(self._said) - 1] if self._said else []
+        while waiting:
+            number = waiting.pop()
+            kept |= {number, *self._histories.own_turns(self._said[number].sent)}
+            waiting += self._quoted(number, kept)
+            kept.update(waiting)
+        return kept
+
+    def _quoted(self, number: int, without: set[int]) -> list[int]:
+        """The earlier turns whose text others repeat in what a turn read."""
+        told = self._said[number].told
+        return [at for at, said in enumerate(self._said[:number]) if at not in without and _repeats(told, said.said)]
+
     def context(self, request: ChatRequest) -> Context:
         """Render a request.
 
@@ -124,7 +163,7 @@ class EpisodeTree:
         if not request.messages or request.messages[-1]["role"] == "assistant":
             raise Refusal("invalid_request", "the last message must be one that the model can answer", "messages")
         tools = json.dumps(request.tools)
-        history = self._histories.read(request.messages, tools, request.agent)
+        history = self._named(self._histories.read(request.messages, tools, request.agent), request.messages)
         try:
             ids, known = self._ids(request, history, tools)
             head = self._head(request)
@@ -160,7 +199,8 @@ class EpisodeTree:
         ended = ids[-1] in self._renderer.end_of_turn_ids
         closed = said if ended else (*said, self._renderer.end_of_turn_id)
         own = self._renderer.own_turn(closed, request.messages[-1]["role"])
-        self._said.append(_Said(own, tuple(self.tokens.row), ended, branch))
+        row, told = tuple(self.tokens.row), _told(request.messages, history.items)
+        self._said.append(_Said(own, row, ended, branch, message, history.items, told))
         self._extend(branch, context, message, number)
         finish: FinishReason = "tool_calls" if message.get("tool_calls") else "stop"
         if generation.ended_by == "length" and stop is None:
@@ -178,6 +218,16 @@ class EpisodeTree:
             policy_version=versions[-1],
             prompt_ids=tuple(context.ids),
         )
+
+    def _named(self, history: History, messages: Sequence[Message]) -> History:
+        """The history; one that begins anew with what the policy said of its own turns is a compaction."""
+        if history.reason not in ("new_conversation", "parallel"):
+            return history
+        told = _told(messages, history.items)
+        for number, said in enumerate(self._said):
+            if _repeats(told, said.said) and (self._histories.own_turns(said.sent) or self._quoted(number, set())):
+                return replace(history, reason="compaction")
+        return history
 
     def _ids(self, request: ChatRequest, history: History, tools: str) -> tuple[list[int], tuple[int, ...]]:
         """The ids of a history, and the flat indices of the row that they are known to begin with."""
@@ -241,6 +291,34 @@ class EpisodeTree:
         """The message as the program gets it."""
         key = self._renderer.format.THINKING_KEY
         return {THINKING if name == key else name: value for name, value in message.items() if name != WELL_FORMED}
+
+
+def _told(messages: Sequence[Message], items: Sequence[Item]) -> str:
+    """What others than the policy wrote in a history, with single spaces and without the escapes of XML."""
+    texts = [message.get("content") or "" for message, item in zip(messages, items, strict=True) if isinstance(item, str)]
+    return " ".join(html.unescape(" ".join(texts)).split())
+
+
+def _repeats(told: str, said: Message) -> bool:
+    """Whether others repeat what a turn said: its text, a large part of it in tags of its own, or else all its calls.
+
+    A harness that writes the whole history into a request for a summary repeats calls, too.
+    """
+    text = said.get("content") or ""
+    parts = [" ".join(part.split()) for part in (text, *_TAG.split(text))]
+    least = max(SHORTEST_SUMMARY, PART * len(parts[0]))
+    if len(parts[0]) >= SHORTEST_SUMMARY:
+        return any(len(part) >= least and part in told for part in parts)
+    calls = said.get("tool_calls") or []
+    return bool(calls) and all(_repeats_call(told, **call["function"]) for call in calls)
+
+
+def _repeats_call(told: str, name: str, arguments: str) -> bool:
+    """Whether a call's name, and soon after it its arguments, stand in what others wrote, JSON within JSON or not."""
+    given = " ".join(arguments.split())
+    forms = {given, given.replace('"', '\\"'), given.replace(": ", ":").replace(", ", ","), given.replace('"', "'")}
+    places = (found.start() for form in forms if form for found in re.finditer(re.escape(form), told))
+    return any(name in told[max(0, place - NEAR) : place] for place in places)
 
 
 def rows_with(tree: EpisodeTree, turns: Sequence[int]) -> set[int]:

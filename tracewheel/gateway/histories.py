@@ -106,6 +106,12 @@ class Histories:
             self._turns[history.after].next.append(number)
         return number
 
+    def own_turns(self, items: Sequence[Item]) -> set[int]:
+        """The policy's turns among a history's items, also those that were sent back without their thinking."""
+        found = {item for item in items if isinstance(item, int)}
+        unthought = [_unthought(item) for item in items if isinstance(item, str) and item.startswith(_ASSISTANT)]
+        return found | {number for number, turn in enumerate(self._turns) if unthought and _unthought(turn.key) in unthought}
+
     def _go_on(self, place: int, item: Item, number: int) -> int:
         found = self._onward.setdefault((place, item), len(self._places))
         if found == len(self._places):

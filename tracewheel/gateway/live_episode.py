@@ -23,21 +23,27 @@ if TYPE_CHECKING:
     from tracewheel.gateway.episode_tree import EpisodeTree
 
 
-Credit = Literal["all", "last", "per_agent"]
+Credit = Literal["auto", "all", "last", "kept", "per_agent"]
 
 
 def credited_turns(tree: EpisodeTree, credit: Credit) -> list[Turn]:
     """The turns with whom their reward is for.
 
     `all`: every turn gets the episode's. `last`: only turns that the last one has read, as it led to the outcome; the others
-    are not trained on. `per_agent`: each agent's turns are compared with those of the same agent in other episodes, and get
-    the part `agent.<name>` of the verifier's breakdown where it has one.
+    are not trained on. `kept`: those whose text reached the last context, also by way of summaries that the program accepted.
+    `auto`: `kept` where the program compacted its history, else `all`. `per_agent`: each agent's turns are compared with
+    those of the same agent in other episodes, and get the part `agent.<name>` of the verifier's breakdown where it has one.
     """
+    if credit == "auto":
+        credit = "kept" if any(branch.reason == "compaction" for branch in tree.branches) else "all"
     if credit == "all":
         return list(tree.turns)
     if credit == "per_agent":
         agents = {number: branch.agent for branch in tree.branches for number in branch.turns}
         return [replace(turn, credit=agents[number] or None) for number, turn in enumerate(tree.turns)]
+    if credit == "kept":
+        kept = tree.kept_turns()
+        return [replace(turn, credit=None if number in kept else "") for number, turn in enumerate(tree.turns)]
     last = set(tree.last_row)
     return [replace(turn, credit=None if turn.end - 1 in last else "") for turn in tree.turns]
 

@@ -9,7 +9,7 @@ import math
 import secrets
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.conversation import ReadTurn, turn_reader
@@ -24,6 +24,7 @@ from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
 from tracewheel.gateway.off_loop import off_loop
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.traces.statements import BY_SESSION, PREFIX, VERIFIED, Statement
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -169,6 +170,8 @@ class ServingDoor:
             conversation.answering += 1
         try:
             reply = await conversation.episode.answer(request)
+            # Unique among all servers: feedback names the response long after this one is gone.
+            reply = replace(reply, id=f"{PREFIX}-{self._run}-{reply.id}")
         finally:
             with self._lock:
                 conversation.answering -= 1
@@ -189,6 +192,8 @@ class ServingDoor:
     def end(self, key: str, session: str, outcome: float | None, given: dict[str, Any]) -> bool | None:
         """Log a session's conversation with its outcome; returns whether it was logged, None where it was not open.
 
+        An outcome of one that is not open any more is logged as a statement: ingest joins it.
+
         Args:
             key: Who says so.
             session: Its name.
@@ -197,7 +202,18 @@ class ServingDoor:
         """
         with self._lock:
             found = self._sessions.get((key, session))
-        return None if found is None else self._finish(found, outcome, given)
+        logged = None if found is None else self._finish(found, outcome, given)
+        if logged is None and outcome is not None:
+            self.say(Statement(BY_SESSION, session, outcome, VERIFIED, None, "", 0))
+        return logged
+
+    def say(self, statement: Statement) -> bool:
+        """Log what is said of a conversation, whenever it was; returns whether it may be written."""
+        statement = statement._replace(said=statement.said or clock.now().isoformat())
+        record = self._redaction.statement(statement)
+        if record is not None:
+            self._log.write(record)
+        return record is not None
 
     def end_idle(self, seconds: float, within: float = math.inf) -> int:
         """Log the conversations in which nothing was said for some seconds; returns for how many there was no time `within`."""
@@ -218,7 +234,7 @@ class ServingDoor:
 
     def _begin(self, key: str, asker: Asker) -> Conversation:
         number = next(self._numbers)
-        name = f"served-{self._run}-{number}"
+        name = f"{PREFIX}-{self._run}-{number}"
         challenger, served, shadow = self._challenger, self._served, None
         if challenger is not None and int(content_hash([name], 8), 16) < challenger.share * 16**8:
             if challenger.live:

@@ -1,4 +1,4 @@
-"""Paths of a served policy beside the vendors': its health, and the end of a conversation with its outcome."""
+"""Paths of a served policy beside the vendors': its health, the end of a conversation, and what is said of one later."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from tracewheel.gateway.asking import Limits, check_key, has_key, read_body
 from tracewheel.gateway.exchange import Refusal
 from tracewheel.gateway.off_loop import off_loop
 from tracewheel.gateway.serving import ServingDoor
+from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.statements import THUMB, line_of, statement_of
 
 LIMITS = Limits(body=4 << 20)
 GIVEN: dict[str, type] = {"task": str, "environment": dict}
 
 
 def serving_routes(door: ServingDoor) -> list[Route]:
-    """`GET /health`, and `POST /v1/conversations/SESSION/end` with `outcome`, `task` and `environment`, each optional."""
+    """`GET /health`, `POST /v1/conversations/SESSION/end` with `outcome`, `task` and `environment`, `POST /v1/feedback`.
+
+    Each field of an end is optional. Feedback names a conversation by the `id` of one of its responses or by its `session`, and
+    has a `value`; `kind` is `thumb` unless it says another, `said` now.
+    """
 
     async def health(request: Request) -> Response:
         return JSONResponse(door.health() if has_key(door, request) else {"status": "ok"})
@@ -29,11 +35,25 @@ def serving_routes(door: ServingDoor) -> list[Route]:
         body = await read_body(request, LIMITS)
         outcome, given = _read(body)
         logged = await off_loop(door.end, key, session, outcome, given)
-        if logged is None:
+        if logged is None and outcome is None:
             raise Refusal("not_found", f"No conversation of the session {session!r:.80} is open.")
-        return JSONResponse({"session": session, "outcome": outcome, "logged": logged})
+        later = {"feedback": True} if logged is None else {}
+        return JSONResponse({"session": session, "outcome": outcome, "logged": bool(logged), **later})
 
-    return [Route("/health", health), Route("/v1/conversations/{session}/end", end, methods=["POST"])]
+    async def feedback(request: Request) -> Response:
+        check_key(door, request)
+        body = await read_body(request, LIMITS)
+        try:
+            if not isinstance(body, dict):
+                raise InvalidRecord("not an object", "the body is to be an object with 'id' or 'session', and 'value'")
+            statement = statement_of(body, "", 0, kind=THUMB)
+        except InvalidRecord as error:
+            raise Refusal("invalid_request", error.detail) from error
+        taken = await off_loop(door.say, statement)
+        return JSONResponse({**line_of(statement), "taken": taken})
+
+    ends = Route("/v1/conversations/{session}/end", end, methods=["POST"])
+    return [Route("/health", health), ends, Route("/v1/feedback", feedback, methods=["POST"])]
 
 
 def _read(body: Any) -> tuple[float | None, dict[str, Any]]:

@@ -15,19 +15,20 @@ from typing import Any
 from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import read_batches
-from tracewheel.core.types import Trace
 from tracewheel.curation.contamination import texts_in
 from tracewheel.operations.file_search import Searcher
 from tracewheel.traces.forgotten import hash_of_identity, hash_of_record
-from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import OUTCOMES_FILE, QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.late_outcomes import NAMED
 from tracewheel.traces.redaction.redactor import Redactor
+from tracewheel.traces.statements import Statement, stored_statements
 
 # Shorter texts say little of anybody; what is longer is found by its beginning.
 SHORTEST_TEXT, LONGEST_TEXT = 24, 400
 MOST_TEXTS = 4_000
 ROWS = 500
 NAMES = ("user", "session", "id")
-COLUMNS = [*NAMES, "messages", "environment", "source_file", "source_line"]
+COLUMNS = [*NAMES, "messages", "environment", "source_file", "source_line", "info"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Wanted:
             raise ConfigError("nobody is named: give --user, --session or --trace")
         redactor = Redactor(redaction)
         return cls(
-            frozenset(name for user in users for name in (user, _stored(redactor, user=user).user) if name),
-            frozenset(name for session in sessions for name in (session, _stored(redactor, session=session).session) if name),
-            frozenset(name for trace in traces for name in (trace, _stored(redactor, id=trace).id)),
+            frozenset(name for user in users for name in (user, redactor.identity("user", user)) if name),
+            frozenset(name for session in sessions for name in (session, redactor.identity("session", session)) if name),
+            frozenset(name for trace in traces for name in (trace, redactor.identity("id", trace))),
         )
 
     @property
@@ -66,13 +67,6 @@ class Wanted:
         """What `Forgotten` lists of them."""
         kinds = (("user", self.users), ("session", self.sessions), ("trace", self.traces))
         return frozenset(hash_of_identity(kind, name) for kind, names in kinds for name in names)
-
-
-def _stored(redactor: Redactor, **named: str) -> Trace:
-    """A trace with these names, as it would be stored."""
-    empty: dict[str, Any] = {"id": "", "messages": [], "tools": [], "environment": None, "session": None, "user": None}
-    rest: dict[str, Any] = {"created": None, "model": None, "outcome": None, "source_file": "", "source_line": 1}
-    return redactor.trace(Trace(**{**empty, **rest, **named}))[0]
 
 
 @dataclass(frozen=True)
@@ -93,22 +87,32 @@ class Theirs:
     Attributes:
         traces: By id.
         records: Records in quarantine that name them.
+        responses: Ids of the responses in them, where an outcome may name one.
+        outcomes: What was said later of their conversations.
         texts: Texts of their traces that no other trace has.
         folders: Of the folders that were looked at, those that hold something of theirs.
     """
 
     traces: dict[str, TheirTrace] = field(default_factory=dict)
     records: list[dict[str, Any]] = field(default_factory=list)
+    responses: set[str] = field(default_factory=set)
+    outcomes: set[Statement] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.traces or self.records)
+        return bool(self.traces or self.records or self.outcomes)
 
     @property
     def hashes(self) -> frozenset[str]:
-        """What `Forgotten` lists of their records in quarantine."""
-        return frozenset(map(hash_of_record, self.records))
+        """What `Forgotten` lists of their records in quarantine, and of the names by which outcomes are theirs."""
+        said = (hash_of_identity(NAMED[one.by], one.key) for one in self.outcomes)
+        return frozenset((*map(hash_of_record, self.records), *said))
+
+    @property
+    def names(self) -> set[str]:
+        """Names of their traces, and those by which outcomes name them."""
+        return {*self.traces, *(one.key for one in self.outcomes)}
 
     def needles(self, wanted: Wanted) -> list[str]:
         """What to search files for: their names, the names of their traces and sessions, and their texts.
@@ -116,12 +120,13 @@ class Theirs:
         A session's own name is theirs if it was asked for, or if its user was.
         """
         sessions = {trace.session for trace in self.traces.values() if trace.session and trace.user in wanted.users}
-        return [*wanted.names, *sorted((sessions | set(self.traces)) - set(wanted.names)), *self.texts]
+        return [*wanted.names, *sorted((sessions | self.names) - set(wanted.names)), *self.texts]
 
     def places(self) -> list[tuple[str, int]]:
         """File and line of each of their records, in order."""
         records = ((record["file"], record["line"]) for record in self.records)
-        return sorted({*((trace.file, trace.line) for trace in self.traces.values()), *records})
+        said = ((one.file, one.line) for one in self.outcomes)
+        return sorted({*((trace.file, trace.line) for trace in self.traces.values()), *records, *said})
 
 
 def find_theirs(folders: Iterable[Path], wanted: Wanted) -> Theirs:
@@ -145,6 +150,7 @@ def find_theirs(folders: Iterable[Path], wanted: Wanted) -> Theirs:
                 seen[known] = _take_part(part, wanted, theirs, texts)
             has_some |= seen[known]
         has_some |= _take_quarantine(folder / QUARANTINE_FILE, wanted, theirs)
+        has_some |= _take_outcomes(folder / OUTCOMES_FILE, wanted, theirs)
         if has_some:
             theirs.folders.append(folder)
     for part in others if texts else []:
@@ -170,8 +176,18 @@ def _take_part(part: Path, wanted: Wanted, theirs: Theirs, texts: set[str]) -> b
             theirs.traces[row["id"]] = TheirTrace(
                 row["id"], row["user"], row["session"], row["source_file"], int(row["source_line"])
             )
+            theirs.responses.update(json.loads(row["info"]).get("responses") or ())
             texts.update(_texts(row))
     return found
+
+
+def _take_outcomes(file: Path, wanted: Wanted, theirs: Theirs) -> bool:
+    """What was said of their conversations, by their names and by the ids of their responses."""
+    sessions = {trace.session for trace in theirs.traces.values() if trace.session and trace.user in wanted.users}
+    names = wanted.sessions | wanted.traces | sessions | theirs.traces.keys() | theirs.responses
+    found = {one for one in stored_statements(file) if one.key in names}
+    theirs.outcomes |= found
+    return bool(found)
 
 
 def _texts_of_others(part: Path, wanted: Wanted, texts: Collection[str]) -> set[str]:

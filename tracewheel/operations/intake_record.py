@@ -31,6 +31,7 @@ def intake_of(report: Mapping[str, Any], examples: Mapping[str, str], batches: B
         "by_reason": dict(report["by_reason"]),
         "examples": dict(examples),
         "batches": held,
+        **({"outcomes": dict(report["outcomes"])} if "outcomes" in report else {}),
     }
 
 
@@ -63,7 +64,19 @@ def sentences(intake: Mapping[str, Any]) -> list[str]:
         )
         share = intake["quarantined"] / intake["read"]
         said.append(f"{intake['quarantined']} of {intake['read']} records ({share:.1%}) are in quarantine: {reasons}.")
+    if outcomes := intake.get("outcomes"):
+        said.append(about_outcomes(outcomes))
     return said
+
+
+def about_outcomes(outcomes: Mapping[str, Any]) -> str:
+    """What was said after the conversations, in a sentence."""
+    parts = [f"{outcomes.get('traces', 0)} traces have some"]
+    labels = {"corrected": "have a corrected one", "waiting": "wait for their trace", "too_late": "came too late to count"}
+    parts += [f"{outcomes[name]} {label}" for name, label in labels.items() if outcomes.get(name)]
+    if unreadable := outcomes.get("unreadable"):
+        parts.append(f"{unreadable['rows']} rows cannot be read (as {unreadable['first']})")
+    return f"{outcomes.get('said', 0)} outcomes were said later: {', '.join(parts)}."
 
 
 def _short(batch: Batch) -> dict[str, Any]:

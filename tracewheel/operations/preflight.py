@@ -14,13 +14,19 @@ from typing import Any, Literal
 from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
-from tracewheel.core.own_code import described, named
+from tracewheel.core.own_code import described, named, place
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
+from tracewheel.curation.duplicates import DuplicateFinder
+from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components
+from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
-from tracewheel.environments import Observation, open_environment
+from tracewheel.curation.splits import components
+from tracewheel.environments import Observation, Refusal, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
+from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
+from tracewheel.evaluation.idle_reward import idle_reward
 from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
@@ -30,10 +36,12 @@ from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 
 State = Literal["ok", "warning", "error", "skipped"]
+FEW_TASKS = 6  # that say nothing of how tasks hang together
 TRACES, TASKS = 60, 3  # of the logs: how many are read, and how many tasks are played
 BYTES = 16 << 20  # of a log file: spans of one trace may stand far apart
-SECONDS = 4.0  # for replays
+SECONDS, IDLE_SECONDS = 4.0, 10.0  # for replays, and for episodes without work
 SLOW_CALL = 0.1  # seconds
+FEW_CALLS = 0.1  # of the logged calls: so many mistakes are usual
 GIB = 1 << 30
 NEEDED = ("tools", "task_from_log", "reset", "step", "snapshot")
 LEFT_OUT = "curation leaves such tasks out; if all are, nothing is left to train on"
@@ -62,6 +70,7 @@ class _Looked:
 
     config: RetrainConfig
     traces: list[Trace] = field(default_factory=list)
+    replays: list[tuple[Trace, Replay]] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     has_base: bool = False
     whole: bool = False  # whether these are all logs, so that what is wrong with all of them stands in the way
@@ -79,7 +88,9 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "verifiers": _verifiers,
         "logs": _logs,
         "replays": _replays,
+        "components": _components,
         "probes": _probes,
+        "reward": _reward,
         "base": _base,
         "template": _template,
         "prompts": _prompts,
@@ -152,12 +163,11 @@ def _replays(looked: _Looked) -> Iterator[Line]:
         return
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
-    replays: list[Replay] = []
-    took: dict[str, list[float]] = {}
+    calls = _Calls()
     began = time.monotonic()
     with open_environment(kind) as environment:
         with contextlib.suppress(AttributeError):  # a class with slots
-            environment.step = _timed(environment.step, took)  # type: ignore[method-assign]
+            environment.step = calls.watched(environment.step)  # type: ignore[method-assign]
         for trace in looked.traces:
             if time.monotonic() - began > SECONDS:
                 break
@@ -170,25 +180,67 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
-            replays.append(replay)
+            looked.replays.append((trace, replay))
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
+    replays = [replay for _, replay in looked.replays]
     yield _agreement(replays, dropped, first, looked.worst)
     yield from _outcomes(replays, looked.worst)
-    yield from _slow_tools(took)
+    yield from calls.refused()
+    yield from _slow_tools(calls.took)
 
 
-def _timed(step: Callable[..., Observation], took: dict[str, list[float]]) -> Callable[..., Observation]:
-    """A tool's calls, with the seconds of each by its name."""
+@dataclass
+class _Calls:
+    """The calls of a log as they are carried out again.
 
-    def timed(tool: str, args: dict[str, Any]) -> Observation:
-        began = time.monotonic()
-        try:
-            return step(tool, args)
-        finally:
-            took.setdefault(tool, []).append(time.monotonic() - began)
+    Attributes:
+        took: The seconds of each, by tool.
+        answered: Those that no tool took, or whose exception is the tool's answer, by reason and tool.
+        raised: Those whose exception ends an episode, by exception, tool and line.
+    """
 
-    return timed
+    took: dict[str, list[float]] = field(default_factory=dict)
+    answered: Counter[str] = field(default_factory=Counter)
+    raised: Counter[str] = field(default_factory=Counter)
+
+    def watched(self, step: Callable[..., Observation]) -> Callable[..., Observation]:
+        def call(tool: str, args: dict[str, Any]) -> Observation:
+            began = time.monotonic()
+            try:
+                observation = step(tool, args)
+            except Exception as error:
+                self.raised[f"{type(error).__name__} in {tool[:64]}{f' ({where})' if (where := place(error)) else ''}"] += 1
+                raise
+            finally:
+                self.took.setdefault(tool, []).append(time.monotonic() - began)
+            if isinstance(observation, Refusal):
+                self.answered[f"{tool[:64]}, {observation.why}"] += 1
+            return observation
+
+        return call
+
+    def refused(self) -> Iterator[Line]:
+        """What the contract makes of mistaken calls and of exceptions (docs/your-environment.md)."""
+        total = sum(map(len, self.took.values()))
+        if self.raised:
+            most, count = self.raised.most_common(1)[0]
+            yield Line(
+                "exceptions",
+                "warning",
+                f"step raises at {self.raised.total()} of {_count(total, 'logged call')}, {count} by {most}: such an episode "
+                "fails through the fault of the environment, and has no score",
+                "mend the class; where it is the tool's answer to the agent, raise ToolError, or set `exceptions` on the class",
+            )
+        if self.answered:
+            most, count = self.answered.most_common(1)[0]
+            yield Line(
+                "calls",
+                "warning" if self.answered.total() > FEW_CALLS * total else "ok",
+                f"{self.answered.total()} of {_count(total, 'logged call')} are answered as errors, {count} of {most}: in an "
+                "episode that is the policy's mistake, and scored",
+                "where the agent's tools took such calls, widen the names and schemas of `tools`, or mend the class",
+            )
 
 
 def _slow_tools(took: dict[str, list[float]]) -> Iterator[Line]:
@@ -211,9 +263,9 @@ def _agreement(replays: list[Replay], dropped: Counter[str], first: dict[str, Tr
     says = f"{len(agree)} of {_count(total, 'trace')} are answered as logged"
     if dropped:
         reason, count = dropped.most_common(1)[0]
-        place = f"{first[reason].source_file}:{first[reason].source_line}"
+        record = f"{first[reason].source_file}:{first[reason].source_line}"
         state: State = "warning" if replays else worst
-        return Line("replays", state, f"{says}; {count} give no task: {reason} (first: {place})", "mend the class or the log")
+        return Line("replays", state, f"{says}; {count} give no task: {reason} (first: {record})", "mend the class or the log")
     if len(agree) < GOOD_AGREEMENT * total:
         difference = next(replay.difference for replay in replays if replay.observation_drift)
         return Line(
@@ -232,12 +284,43 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         return
     wins = sum(replay.success == 1.0 for replay in scored)
     says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
-    if not wins:
+    failed = Counter(replay.unscored for replay in replays if replay.unscored)
+    if failed:
+        why, count = failed.most_common(1)[0]
+        yield Line(
+            "outcomes", "warning", f"{says}; {count} more have no score: {why}", "mend the class: nothing is learnt from these"
+        )
+    elif not wins:
         yield Line("outcomes", "warning", says, "is the verifier too strict? Without a success there is no warm start")
     elif wins == len(scored):
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
     else:
         yield Line("outcomes", "ok", says)
+
+
+def _components(looked: _Looked) -> Iterator[Line]:
+    """Whether train, validation and test can be kept apart: tasks with a common user, session or copy stay on one side."""
+    import pandas
+
+    if len(looked.tasks) < FEW_TASKS:
+        return
+    rows = pandas.DataFrame(
+        [
+            {**trace.to_record(), "task_id": replay.task.id, "fingerprint": replay.task.fingerprint}
+            for trace, replay in looked.replays
+        ]
+    )
+    rows = rows.drop_duplicates("id")
+    finder = DuplicateFinder()
+    finder.add(rows)
+    copies = linking_clusters(finder.clusters(), looked.config.curation.duplicates)
+    of = components(rows, copies)
+    parts = describe_components(pandas.DataFrame({"id": list(of), "component": list(of.values())}), rows, copies)
+    says = f"{len(looked.tasks)} tasks hang together in {_count(parts['count'], 'component')}"
+    if parts["largest"]["share"] > TOO_LARGE:
+        yield Line("components", looked.worst if parts["count"] < 3 else "warning", says, component_words(parts))
+    else:
+        yield Line("components", "ok", says)
 
 
 def _probes(looked: _Looked) -> Iterator[Line]:
@@ -250,6 +333,22 @@ def _probes(looked: _Looked) -> Iterator[Line]:
             yield Line("tasks", "warning", f"a task is {probe.verdict}: {probe.reason} ({task.prompt[:60]!r})", LEFT_OUT)
             return
     yield Line("tasks", "ok", f"{len(tasks)} played: doing nothing fails, and two runs agree")
+
+
+def _reward(looked: _Looked) -> Iterator[Line]:
+    """What no work earns under the rubric that is trained on; a part that its objectives name is there."""
+    if not looked.tasks:
+        return
+    if held_back := looked.config.evaluation.rubric:  # its parts are there, too
+        idle_reward(held_back, looked.tasks, 1.0, IDLE_SECONDS)
+    found = idle_reward(looked.config.rubric, looked.tasks, looked.config.audit.max_idle_reward, IDLE_SECONDS)
+    says = f"without any work: {found['says']}"
+    if found["reasons"]:
+        yield Line("reward", "error", f"{'; '.join(found['reasons'])}; {says}", IDLE_ADVICE)
+    elif found["share"] is None:
+        yield Line("reward", "skipped", found["says"])
+    else:
+        yield Line("reward", "warning" if found["share"] > 0 else "ok", says, IDLE_ADVICE if found["share"] > 0 else "")
 
 
 def _base(looked: _Looked) -> Iterator[Line]:

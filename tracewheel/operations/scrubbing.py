@@ -150,7 +150,7 @@ def drop_lines(log: Path, names: Collection[str], records: Collection[bytes] = (
     Raises:
         DataError: it is not a file of lines.
     """
-    if is_compressed(log) or log.suffix.lower() not in (".jsonl", ".ndjson", ".log", ".json"):
+    if is_compressed(log) or log.suffix.lower() not in (".jsonl", ".ndjson", ".log", ".json", ".csv", ".tsv"):
         raise DataError(f"{log}: not a plain file of lines; take their records out by hand, or delete the file")
     wanted, searcher, kept, dropped = set(names), Searcher(names), [], 0
     with hold(log.parent, wait=True):  # against a server that writes into it (`ConversationLog`)

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config.loading import load_ingest_config
+from tracewheel.config.loading import is_mapping, load_ingest_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.environments.recorded.build import build_recording, tool_sets
+from tracewheel.environments.recorded.build import build_recording, outcomes_of, tool_sets
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
 from tracewheel.projects import smollm2
 from tracewheel.projects.project import Base, Project, ignored, smollm2_base
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECORDED = "recorded"
+OUR_OWN = ("tracewheel", "flows", "tasks")
 LONG = 0.95  # of the episodes are at most so long
 FEWEST_TASKS = 3  # curation makes three sides of them
 REAL_BASE = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -47,6 +49,7 @@ class Finding:
         tool_set: The tools' set that the world is made of, where there are several.
         other_sets: Traces by the sets that were left out.
         inferred: Whether the schemas were inferred from calls, because the log has none.
+        named: The environment that the log itself names, or "".
         about: The recording's `recording.json`.
         recording: Its files, which the project copies.
         readers: `ingest.readers` of the profile.
@@ -61,9 +64,10 @@ class Finding:
     tool_set: str
     other_sets: dict[str, int]
     inferred: bool
+    named: str
     about: dict[str, Any]
     recording: dict[str, Path]
-    readers: list[dict[str, Any]]
+    readers: list[str]
     longest: tuple[int, int]
 
     @property
@@ -116,13 +120,14 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
         formats=dict(report["by_format"]),
         traces=int(report["kept"]),
         quarantined=int(report["quarantined"]),
-        outcomes=_outcomes(used),
+        outcomes=outcomes_of(used),
         tool_set=chosen,
         other_sets={name: count for name, count in sets.items() if name != chosen},
         inferred=bool(used["tools_inferred"].any()),
+        named=_named_environment(used),
         about=about,
         recording={f"{RECORDED}/{name}": scratch / RECORDED / name for name in (CALLS_FILE, ABOUT_FILE)},
-        readers=[reader.model_dump(mode="json", exclude_defaults=True) for reader in config.readers],
+        readers=[Path(reader).name if is_mapping(reader) else reader for reader in readers],
         longest=_longest(used, about["tools"]),
     )
 
@@ -162,17 +167,25 @@ def _base(given: str | None, finding: Finding, say: smollm2.Say) -> Base:
 
 
 def _modules(readers: Sequence[str]) -> dict[str, Path]:
-    """The files of readers of one's own that lie in the working folder; the project finds them in its own."""
+    """The mappings, and the files in the working folder of own readers and of the modules that they use."""
     here = Path.cwd().resolve()
-    found: dict[str, Path] = {}
-    for reader in readers:
-        top = sys.modules.get(reader.partition(":")[0].partition(".")[0])
-        file = Path(top.__file__).resolve() if top is not None and top.__file__ else None
-        if file is None or not file.is_relative_to(here) or "site-packages" in file.parts:
+    found = {Path(reader).name: Path(reader) for reader in readers if is_mapping(reader)}
+    waiting, seen = [reader.partition(":")[0] for reader in readers if not is_mapping(reader)], set(OUR_OWN)
+    while waiting:
+        top = waiting.pop().partition(".")[0]
+        module = sys.modules.get(top)
+        file = Path(module.__file__).resolve() if module is not None and module.__file__ else None
+        if top in seen or file is None or not file.is_relative_to(here) or "site-packages" in file.parts:
             continue
+        seen.add(top)
         files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
         root = file.parent.parent if file.name == "__init__.py" else file.parent
         found |= {path.relative_to(root).as_posix(): path for path in files}
+        parts = [part for name, part in list(sys.modules.items()) if name.partition(".")[0] == top]
+        values = [value for part in parts for value in vars(part).values()]
+        waiting += [
+            value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")) for value in values
+        ]
     return found
 
 
@@ -183,7 +196,7 @@ def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
     settings = f"policy:\n  base: {json.dumps(base.name)} # a folder, or an id of a model whose chat template knows tools"
     profile = {
         "LOG": json.dumps(log),
-        "READERS": "".join(f"\n  readers: {json.dumps(finding.readers, ensure_ascii=False)}" for _ in finding.readers[:1]),
+        "READERS": f"\n  readers: {json.dumps(finding.readers)}" if finding.readers else "",
         "SETTINGS_OF_BASE": base.settings(project, "") if base.fit else settings,
     }
     readme = {
@@ -211,22 +224,27 @@ def described(finding: Finding) -> list[str]:
         f"outcomes: {outcomes['success']} successes, {outcomes['failure']} failures, {outcomes['unknown']} unknown",
         f"{len(about['tools'])} tools in `tools.json`, {schemas}; {about['calls']} calls: {calls}",
     ]
+    if finding.named:
+        lines.append(
+            f"the log names its environment, `{finding.named}`: once it can be imported from here, play it instead of the "
+            f"recorded world with `environment.kind: {finding.named}`"
+        )
     if finding.other_sets:
         left = sum(finding.other_sets.values())
         lines.append(f"{left} traces with other tools are left out of the recorded world (tracewheel data record --tool-set)")
     return lines
 
 
+def _named_environment(traces: pandas.DataFrame) -> str:
+    """The environment of most traces as the log names it, ties by name; "" without one."""
+    named = Counter((json.loads(text) or {}).get("kind") or "" for text in traces["environment"].dropna())
+    return min(named, key=lambda kind: (-named[kind], kind), default="")
+
+
 def _largest_set(traces: pandas.DataFrame) -> tuple[str, dict[str, int]]:
     """The tool set of most traces, ties by name, and how many traces have each."""
     sets = Counter(name for name in tool_sets(traces) if name)
     return min(sets, key=lambda name: (-sets[name], name), default=""), dict(sorted(sets.items()))
-
-
-def _outcomes(traces: pandas.DataFrame) -> dict[str, int]:
-    known = traces["outcome"].dropna()
-    wins = int((known >= 1.0).sum())
-    return {"success": wins, "failure": len(known) - wins, "unknown": len(traces) - len(known)}
 
 
 def _longest(traces: pandas.DataFrame, tools: list[dict[str, Any]]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import keyword
 import random
@@ -116,7 +117,10 @@ def tiny_base(given: str | None = None) -> dict[str, Path]:
             return {file.name: file for file in sorted(place.iterdir()) if file.is_file()}
     if given:
         missing = [name for name in NEEDED if not (Path(given) / name).is_file()]
-        raise InputError(f"--base {given}: holds no model: {missing[0]} is missing")
+        near = difflib.get_close_matches(given, [smollm2.NAME], n=1, cutoff=0.5)
+        raise InputError(
+            f"--base {given}: holds no model: {missing[0]} is missing{f'; did you mean {near[0]}?' if near else ''}"
+        )
     raise InputError(
         "this installation of Tracewheel is without its tiny base policy: give a folder with a model as --base DIR, for "
         "example data/base of a clone of the repository"

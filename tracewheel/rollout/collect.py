@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,15 @@ from tracewheel.rollout.training_tasks import write_variants
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
 
 
-def collect(claimed: ClaimedGroups, out: Path) -> dict[str, float]:
+def collect(claimed: ClaimedGroups, out: Path) -> dict[str, Any]:
     """Write `trajectories.parquet`, the curriculum's variants among their tasks, and `metrics.json`, which it returns.
 
     The metrics are a rollout's and, over the sampled tokens, `staleness_mean` and `staleness_max`: by how many updates the
     policy that sampled a token is older than the updated one. `mixed_episodes` were sampled by more than one policy,
     `dropped_groups` were too old.
+
+    Raises:
+        DataError, InfrastructureError: too many episodes failed.
     """
     trajectories = claimed.trajectories()
     out.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tracewheel.core.errors import TimeLimitError
+from tracewheel.core.own_code import place
 from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
-from tracewheel.core.tracebacks import fault_of, short_traceback
+from tracewheel.core.tracebacks import fault_of, note_call, short_traceback
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, Fault, StopReason, Task, canonical_json
 from tracewheel.environments import (
     Environment,
@@ -88,8 +89,13 @@ class Stop:
     fault: Fault = ""
 
     @classmethod
-    def failed(cls, error: Exception, fault: Fault = "environment") -> Stop:
-        """The stop of an exception; `fault` says whose code raised it, unless the exception says so itself."""
+    def failed(cls, error: Exception, fault: Fault = "environment", doing: str = "") -> Stop:
+        """The stop of an exception; `fault` says whose code raised it, unless the exception says so itself.
+
+        `doing` is the call that raised it, as in `step move_file`: a note of the traceback says so.
+        """
+        if doing:
+            note_call(error, doing.removeprefix("step "), place(error))
         return cls(INFRASTRUCTURE_FAILED, f"{type(error).__name__}: {error}", error, fault_of(error, fault))
 
     @property
@@ -279,7 +285,7 @@ class World:
             self._timer.begin("reset")
             self.environment.reset(self._task)
         except Exception as error:  # a user's environment may fail in any way; other episodes continue
-            stop = Stop.failed(error)
+            stop = Stop.failed(error, doing="reset")
         try:
             messages = opening_messages(self.environment, self._task)
         except Exception as error:  # as at reset
@@ -307,7 +313,7 @@ class World:
             observation.text.encode()
             observation = replace(observation, reward=_process_reward(observation, doing.removeprefix("step ")))
         except Exception as error:  # as at reset
-            return Observation("", error=True), Stop.failed(error)
+            return Observation("", error=True), Stop.failed(error, doing=doing)
         return observation, _stop_of(observation)
 
     def _reply(self, text: str) -> Answered:
@@ -340,7 +346,7 @@ class World:
             state = self.environment.snapshot()
             canonical_json(state)  # a state that cannot be stored cannot be scored later
         except Exception as error:  # as at reset
-            return Ending(stop if stop.reason in UNFINISHED else Stop.failed(error), None)
+            return Ending(stop if stop.reason in UNFINISHED else Stop.failed(error, doing="snapshot"), None)
         finally:
             self.close()
         return Ending(stop, state)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import RolloutConfig, RolloutSections
 from tracewheel.core.files import write_json, write_records
@@ -24,6 +24,7 @@ from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool, Pool
 from tracewheel.rollout.training_tasks import training_tasks, write_variants
 from tracewheel.sampling.seeds import rollout_seed
+from tracewheel.scoring.missing import failed_words
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
@@ -63,7 +64,7 @@ def roll_out(
     iteration: int,
     variants: Sequence[Task] = (),
     greedy_baseline: bool = False,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The rollout stage: sample a group of trajectories of each task that an iteration plays; writes what `rollout` does.
 
     Tasks that `curated` does not have, or that training plays with other arguments, are written to `variants.parquet`.
@@ -83,6 +84,7 @@ def roll_out(
         AdapterMismatchError: the policy's adapter belongs to another base.
         InputError: the engine would get the base's logits wrong.
         TimeLimitError: too many environments hang.
+        DataError, InfrastructureError: too many episodes failed.
     """
     seed = rollout_seed(config.seed, iteration)
     played = training_tasks(config.rollout.exploration, curated, task_ids, variants, seed)
@@ -94,7 +96,7 @@ def roll_out(
 
 def rollout(
     config: RolloutSections, policy: PolicyRef, plan: RolloutPlan, out: Path, *, progress: Progress | None = None
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Roll a policy out and write `trajectories.parquet` and `metrics.json` to `out`; `greedy.parquet` if the plan has it.
 
     Args:
@@ -109,6 +111,7 @@ def rollout(
         DataError: the base cannot be loaded.
         InputError: the engine would get the base's logits wrong.
         TimeLimitError: too many environments hang.
+        DataError, InfrastructureError: too many episodes failed.
     """
     slots = len(plan.tasks) * (plan.samples + plan.greedy_baseline)
     engine, renderer = make_engine(config, policy, greedy=plan.greedy, slots=slots)
@@ -125,13 +128,17 @@ def rollout(
     return metrics
 
 
-def rollout_metrics(trajectories: list[Trajectory]) -> dict[str, float]:
+def rollout_metrics(trajectories: list[Trajectory]) -> dict[str, Any]:
     """How much was sampled, and how much the episodes of a group differ: without those that the infrastructure failed.
 
-    `fault_NAME` counts the episodes that went wrong through the fault of NAME, where there are any.
+    `fault_NAME` counts the episodes that went wrong through the fault of NAME, where there are any; `without_score` says what
+    most of many failed of.
+
+    Raises:
+        DataError, InfrastructureError: too many failed; see `failed_words`.
     """
     whole = not_failed(trajectories)
-    metrics: dict[str, float] = {
+    metrics: dict[str, Any] = {
         "episodes": len(trajectories),
         "prompt_and_observation_tokens": sum(len(t.action_mask) - sum(t.action_mask) for t in trajectories),
         "generated_tokens": sum(sum(t.action_mask) for t in trajectories),
@@ -139,7 +146,7 @@ def rollout_metrics(trajectories: list[Trajectory]) -> dict[str, float]:
     }
     faults = Counter(trajectory.fault for trajectory in trajectories if trajectory.fault)
     metrics |= {f"fault_{name}": faults[name] for name in sorted(faults)}
-    return metrics
+    return metrics | ({"without_score": words} if (words := failed_words(trajectories)) else {})
 
 
 def run_episodes(

@@ -15,6 +15,7 @@ from tracewheel.chat.formats import AUTO, WELL_FORMED, make_format
 from tracewheel.config import RubricConfig, RubricTerm
 from tracewheel.core.errors import DataError
 from tracewheel.core.kinds import parse_kind
+from tracewheel.core.own_code import described
 from tracewheel.core.time_limits import untimed
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, POLICY_FAULTS, Fault, Score, Task, Trajectory, canonical_json
 from tracewheel.environments import Environment, Observation, Replier, open_environment, opening_messages, repeats_replies
@@ -197,7 +198,7 @@ class Rubric:
             try:
                 found = self._verdict(spec, task, trajectory)
             except Exception as error:  # a verifier is user code: whatever it raises, the episode is unscored
-                detail = f"verifier {kind}: {type(error).__name__}: {error}"
+                detail = described(error) or f"verifier {kind}: {type(error).__name__}: {error}"
                 return without_total(task, trajectory, "unscored", detail, getattr(error, "fault", ""))
             total, parts = found.total, {f"{kind}.{name}": value for name, value in found.parts.items()}
             if not 0.0 <= total <= 1.0 or not all(map(math.isfinite, parts.values())):

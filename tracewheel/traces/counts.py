@@ -6,11 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracewheel.core.endings import CUT, how_unfinished, prompt_is_cut
 from tracewheel.core.types import Trace
+from tracewheel.traces.readers.building import STRAY_RESULTS
 
 NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results", "unreadable_times")
 FORGOTTEN, WITHOUT_USER = "forgotten", "without_user"
-RARE = (FORGOTTEN, WITHOUT_USER)  # in a report only where there are some
+CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS = "cut_turns", "failed_turns", "cut_prompts", "results_left_out"
+RARE = (FORGOTTEN, WITHOUT_USER, CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS)  # in a report only where there are some
 
 
 def is_asked(trace: Trace) -> bool:
@@ -22,8 +25,10 @@ def is_asked(trace: Trace) -> bool:
 class Counts:
     """Records by what became of them, and of those kept the messages, calls and unreadable times.
 
-    `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `redacted` counts redacted
-    places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
+    `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `cut_turns` and
+    `failed_turns` are answers of the model that are not whole, `cut_prompts` traces whose exporter cut what the agent was
+    asked, `results_left_out` results of no call. `redacted` counts redacted places by kind. `forgotten` records are left out:
+    read, and neither kept nor in quarantine.
     """
 
     numbers: Counter[str] = field(default_factory=Counter)
@@ -51,6 +56,8 @@ class Counts:
         numbers = self.numbers
         calls = results = 0
         for message in trace.messages:
+            if how := how_unfinished(message):
+                numbers[CUT_TURNS if how == CUT else FAILED_TURNS] += times
             if message["role"] == "tool":
                 results += 1
             elif message.get("tool_calls"):
@@ -59,6 +66,10 @@ class Counts:
         numbers["messages"] += times * len(trace.messages)
         numbers["tool_calls"] += times * calls
         numbers["tool_results"] += times * results
+        if trace.info.get(STRAY_RESULTS):
+            numbers[STRAYS] += times * trace.info[STRAY_RESULTS]
+        if prompt_is_cut(trace.messages):
+            numbers[CUT_PROMPTS] += times
         if not is_asked(trace):
             numbers[WITHOUT_USER] += times
         if trace.created is None and "created" in trace.info:

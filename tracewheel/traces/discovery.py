@@ -9,32 +9,62 @@ import functools
 import glob
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.sources import address_in
 
 logger = logging.getLogger(__name__)
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".eval"}
+OUTCOME_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".ndjson"}
 
 
-def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, Path]:
+def find_logs(config: IngestConfig, without: Path | None = None) -> dict[str, Path]:
+    """The log files of some settings, as `find_files`, but for those that are files of outcomes.
+
+    Raises:
+        DataError: a path does not exist, or a folder or glob has no log file.
+    """
+    apart = set(find_outcomes(config).values())
+    found = find_files(config.paths, without)
+    return {name: path for name, path in found.items() if path not in apart} if apart else found
+
+
+def find_outcomes(config: IngestConfig) -> dict[str, Path]:
+    """The files of `ingest.outcomes.paths`.
+
+    Raises:
+        DataError: a path does not exist, or a folder or glob has no such file.
+    """
+    found = find_files(config.outcomes.paths, suffixes=OUTCOME_SUFFIXES, setting="ingest.outcomes.paths")
+    return {f"outcomes/{name}": path for name, path in found.items()}
+
+
+def find_files(
+    paths: Iterable[str],
+    without: Path | None = None,
+    suffixes: Collection[str] = frozenset(SUFFIXES),
+    setting: str = "ingest.paths",
+) -> dict[str, Path]:
     """The log files, each once, in the order of the paths. Of a folder, those with a known suffix.
 
     Args:
         paths: Files, folders, and globs.
         without: A folder to leave out: the output folder.
+        suffixes: Of the files that are taken from folders.
+        setting: Where the paths are from.
 
     Raises:
         DataError: a path does not exist, or a folder or glob has no log file.
     """
     found: dict[Path, None] = {}
     for path in paths:
-        files = [file.resolve() for file in _matches(path)]
+        files = [file.resolve() for file in _matches(path, suffixes, setting)]
         if not files and not address_in(path):
-            raise DataError(f"{path}: holds no trace file: {', '.join(sorted(SUFFIXES))}, also as .gz or .zst (ingest.paths)")
+            raise DataError(f"{path}: holds no trace file: {', '.join(sorted(suffixes))}, also as .gz or .zst ({setting})")
         for file in files:
             if without is None or not file.is_relative_to(without.resolve()):
                 found.setdefault(file)
@@ -47,30 +77,30 @@ def find_files(paths: Iterable[str], without: Path | None = None) -> dict[str, P
 
 def are_empty(paths: Iterable[str]) -> bool:
     """Whether all paths are folders that hold no log file yet, or sources of which nothing was fetched."""
-    return all((Path(path).is_dir() or address_in(path)) and next(_inside(Path(path)), None) is None for path in paths)
+    return all((Path(path).is_dir() or address_in(path)) and not any(_inside(Path(path), SUFFIXES)) for path in paths)
 
 
-def _matches(path: str) -> Iterator[Path]:
+def _matches(path: str, suffixes: Collection[str], setting: str) -> Iterator[Path]:
     is_glob = glob.has_magic(path) and not Path(path).exists()
     matches = [Path(match) for match in sorted(glob.glob(path, recursive=True))] if is_glob else [Path(path)]
     if not matches:
-        raise DataError(f"{path}: no trace file matches this pattern (ingest.paths)")
+        raise DataError(f"{path}: no trace file matches this pattern ({setting})")
     for match in matches:
         if is_glob:
             # A glob matches files; the folders on the way are not searched.
             yield from [match] if _is_own(match, _named_folder(path)) else []
         elif match.is_dir():
-            yield from sorted(_inside(match))
+            yield from sorted(_inside(match, suffixes))
         elif match.is_file():
             yield match
         elif not address_in(path):  # a source may be fetched later
-            raise DataError(f"{match}: {'is no regular file' if match.exists() else 'no such trace file'} (ingest.paths)")
+            raise DataError(f"{match}: {'is no regular file' if match.exists() else 'no such trace file'} ({setting})")
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _inside(folder: Path, suffixes: Collection[str]) -> Iterator[Path]:
     for file in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if not hidden and _kind(file) in SUFFIXES and _is_own(file, folder):
+        if not hidden and _kind(file) in suffixes and _is_own(file, folder):
             yield file
 
 

@@ -25,7 +25,7 @@ from tracewheel.traces.spool import Spool
 
 REMEMBERED = 64 << 20  # bytes of a record's lines that are held to be shown
 FIELDS = ("id", "task", "session", "user", "created", "model", "outcome", "environment", "tokens")
-REWARDS = re.compile("reward|score|success|outcome|pass|resolved|correct|total|value|grade|solved", re.IGNORECASE)
+REWARDS = re.compile("reward|score|success|outcome|pass|resolved|correct|total|value|grade|solved|^ok$", re.IGNORECASE)
 SHORTEST = 4  # a shorter text occurs in others by accident
 
 
@@ -205,11 +205,11 @@ class _Fates:
 
     def _note(self, value: Any, path: str) -> None:
         homes = [name for name, scalars in self._fields.items() if value in scalars]
-        if value in (0, 1) and not REWARDS.search(path.rpartition(".")[2]):
-            homes = []  # zeros and ones are everywhere
+        told = homes if value not in (0, 1) or REWARDS.search(path.rpartition(".")[2]) else []  # they are everywhere
         if self._created is not None and isinstance(value, str | int | float) and _moment(value) == self._created:
             homes.append("created")
-        for name in dict.fromkeys(homes):
+            told = homes
+        for name in dict.fromkeys(told):
             places = self.read.setdefault(name, [])
             if path not in places:
                 places.append(path)

@@ -6,7 +6,8 @@ it how far it has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,19 @@ import orjson
 
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
+from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.foreign_folder import ForeignFolder
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.archive import Archive, ArchiveState, Progress, part_name, write_report
 from tracewheel.traces.compression import Slice, check_whole, is_compressed, runs_of
-from tracewheel.traces.discovery import find_files, skipped_files
+from tracewheel.traces.discovery import find_files, find_logs, find_outcomes, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions, learn_again
-from tracewheel.traces.ingested_folder import PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import OUTCOMES_FILE, PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import Intake, IntakeFiles
 from tracewheel.traces.json_cutter import Piece
+from tracewheel.traces.late_outcomes import LateOutcomes
 from tracewheel.traces.link_state import LinkState, earlier_places
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
@@ -36,6 +39,7 @@ from tracewheel.traces.redaction.redactor import Redactor, key_digest
 from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool
+from tracewheel.traces.statements import Statement, read_outcomes
 
 RESULT = "result.json"
 LEVELS = 8
@@ -124,15 +128,17 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, no
     Returns:
         The report: `read`, `kept`, `duplicates`, `quarantined`, `by_reason`, `by_format`, `redacted` (places by kind),
         `messages`, `tool_calls` and `tool_results` of the kept traces, and `skipped` (files in folders that are not logs);
-        where an earlier ingest is continued, `added` has the counts of what is new.
+        `outcomes` where some were said later (`LateOutcomes.join`), with `unreadable` rows of their files; where an earlier
+        ingest is continued, `added` has the counts of what is new.
 
     Raises:
         DataError: a path has no readable log file, or a file does not hold what is to be read of it any more.
     """
     redactor, snapshot = Redactor(config.redaction), snapshot or take_snapshot(config)
-    for leftover in (TRACES_FOLDER, QUARANTINE_FILE):
+    for leftover in (TRACES_FOLDER, QUARANTINE_FILE, OUTCOMES_FILE):
         remove(out / leftover)
     state = LinkState.begin(snapshot, out)
+    late = LateOutcomes.stored(out, redactor, snapshot.forgotten)
     plan = [(*place, *state.plan(log)) for log, place in zip(snapshot.files, snapshot.places, strict=True)]
     grown = GrownSessions(out / TRACES_FOLDER, {redactor.name(name) for name, _, _, before in plan if before})
     learn_again(config, redactor, snapshot, state.taught)
@@ -151,7 +157,9 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, no
     state.parts += intake.close(part_needed=not state.parts)
     mend_stored(redactor, sorted((out / TRACES_FOLDER).iterdir()), intake.quarantine, 0, intake.counts)
     state.totals = state.totals - grown.drop(out / TRACES_FOLDER, intake.part) + intake.counts
-    report = {**state.totals.report(), "skipped": list(snapshot.skipped)}
+    late.add(intake.said)
+    outcomes = _join(late, out, config, snapshot.outcome_places, snapshot.outcomes)
+    report = {**state.totals.report(), "skipped": list(snapshot.skipped), **outcomes}
     if snapshot.earlier:
         report["added"] = intake.counts.report()
     write_report(out, report)
@@ -191,7 +199,7 @@ def ingest_new(
         InfrastructureError: another process is writing to the folder, or the disk is full.
     """
     archive, redactor = Archive(out), Redactor(config.redaction)
-    found = find_files(config.paths, without=out)
+    found, outcome_files = find_logs(config, without=out), find_outcomes(config)
     skipped = skipped_files(config.paths, found.values(), without=out)
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
     settings = content_hash(redaction | readers_digest(config) | ({"forgotten": forgotten.digest} if forgotten else {}))
@@ -201,12 +209,45 @@ def ingest_new(
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
         before = {name: state.ledger.read_before(path) for name, path, _ in plan}
         grown = GrownSessions(archive.path / TRACES_FOLDER, {redactor.name(name) for name, size in before.items() if size})
-        commits = _Commits(archive, state, redactor, skipped, grown, forgotten, keep=not full)
+        late = LateOutcomes((), redactor, forgotten) if full else LateOutcomes.stored(archive.path, redactor, forgotten)
+        outcomes = functools.partial(
+            _join, late, config=config, files={redactor.name(name): path for name, path in outcome_files.items()}
+        )
+        commits = _Commits(archive, state, redactor, skipped, grown, forgotten, late, outcomes, keep=not full)
         reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
         for name, path, begin in plan:
             state.ledger.note(path, reader.read(redactor.name(name), path, begin, before[name]))
         reader.finish()
         return commits.commit(final=True)
+
+
+def _join(
+    late: LateOutcomes,
+    folder: Path,
+    config: IngestConfig,
+    files: Mapping[str, Path],
+    digests: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Join what was said of the traces in a folder, by the files of outcomes too, and write it down there.
+
+    Returns:
+        `outcomes` for the report; nothing where nothing was said.
+
+    Raises:
+        DataError: a file cannot be read, or does not have its digest any more.
+    """
+    unreadable: list[str] = []
+    for name, path in files.items():
+        read = read_outcomes(path, name, dict(config.outcomes.fields.items()))
+        if digests and digest_file(path) != digests[name]:
+            raise DataError(f"{path}: has changed while a run reads it; start it again")
+        late.add(read.statements)
+        unreadable += read.unreadable
+    late.save(folder)
+    counts = late.join(folder, config.outcomes)
+    if unreadable:
+        counts["unreadable"] = {"rows": len(unreadable), "first": unreadable[0]}
+    return {"outcomes": counts} if counts else {}
 
 
 def _begin(state: ArchiveState, path: Path) -> tuple[int, int] | None:
@@ -226,6 +267,8 @@ class _Commits:
         skipped: Files that are not logs, for the report.
         grown: The stored traces of sessions that are read again.
         forgotten: Whose records are left out.
+        late: What was said of traces.
+        join: Joins that with the traces in a folder.
         keep: Whether to keep the folder's contents.
     """
 
@@ -237,11 +280,13 @@ class _Commits:
         skipped: list[str],
         grown: GrownSessions,
         forgotten: Forgotten,
+        late: LateOutcomes,
+        join: Callable[[Path], dict[str, Any]],
         *,
         keep: bool,
     ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
-        self._grown, self._forgotten = grown, forgotten
+        self._grown, self._forgotten, self._late, self._join = grown, forgotten, late, join
         self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
         self._first_byte = self.intake.quarantine_start
@@ -268,10 +313,15 @@ class _Commits:
         self._base = self._base - replaced
         self.state.totals = self.state.totals - replaced + self.intake.counts
         added = self.state.totals - self._base
+        self._late.add(self.intake.said)
+        folder = self.intake.part.parents[1]
+        if not final:
+            self._late.save(folder)
         report = {
             **self.state.totals.report(),
             "skipped": [self._redactor.name(name) for name in self._skipped],
             "added": added.report(),
+            **(self._join(folder) if final else {}),
         }
         self._archive.commit(self.state, report)
         self._keep = True
@@ -293,7 +343,7 @@ class _FileReader:
         watch: Watch | None = None,
     ) -> None:
         self._reader, self._spool, self._intake = (
-            LogReader(config.format, spool, own_readers(config.readers), config.fields),
+            LogReader(config.format, spool, own_readers(config.readers), config.fields, self._say),
             spool,
             intake,
         )
@@ -333,6 +383,9 @@ class _FileReader:
         self._bytes += progress.size
         self._watch(self._bytes)
         return progress
+
+    def _say(self, statement: Statement) -> None:
+        self._intake.said.append(statement)
 
     def _read_text(self, log: LogFile, name: str, before: int) -> Progress:
         path, grows = log.path, log.layout == "lines" and not is_compressed(log.path)

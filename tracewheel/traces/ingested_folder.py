@@ -3,9 +3,17 @@
 from tracewheel.core.out_folder import Writes
 
 TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE = "traces.parquet", "quarantine.jsonl", "report.json"
+OUTCOMES_FILE = "outcomes.jsonl"  # what was said of traces later; none where nothing was
+LATE, JUDGE = "late_outcomes", "judge"  # where a trace's `info` has what was said later, and there a judge's opinion
 PLACES_FOLDER = "places.parquet"  # which bytes of the logs each trace is from
 STATE_FILE, INDEXES = "state.json", ("contents", "ids", "span_traces")
 INGESTED = Writes(
     (TRACES_FOLDER, QUARANTINE_FILE, REPORT_FILE),
-    (f"{TRACES_FOLDER}/part-*.parquet", f"{PLACES_FOLDER}/part-*.parquet", STATE_FILE, *(f"{name}.hashes" for name in INDEXES)),
+    (
+        f"{TRACES_FOLDER}/part-*.parquet",
+        f"{PLACES_FOLDER}/part-*.parquet",
+        OUTCOMES_FILE,
+        STATE_FILE,
+        *(f"{name}.hashes" for name in INDEXES),
+    ),
 )

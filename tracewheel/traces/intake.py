@@ -28,13 +28,14 @@ from tracewheel.traces.counts import FORGOTTEN, Counts
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.grown_sessions import GrownSessions
 from tracewheel.traces.hash_index import HashIndex, hash_of
-from tracewheel.traces.ingested_folder import INDEXES
+from tracewheel.traces.ingested_folder import INDEXES, JUDGE
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
 from tracewheel.traces.places import Origin, PlacesWriter
 from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
 from tracewheel.traces.readers.building import made_id
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
+from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
 BATCH, BATCH_BYTES = 500, 32 << 20
 # Names under which a log numbers the attempts at a task; readers keep them in `info`.
@@ -107,6 +108,7 @@ class Intake:
 
     Attributes:
         taught: Lines of the records that revealed a secret by the stored name of their file; 0 of one made of several lines.
+        said: What copies and other lines say of how a conversation ended.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Intake:
         self._quarantine = files.quarantine.open("ab")
         self.quarantine, self.quarantine_start = files.quarantine, self._quarantine.tell()
         self.taught: dict[str, set[int]] = {}
+        self.said: list[Statement] = []
         self._joined = False
         self._waiting_bytes = 0
         self._waiting: list[_Waiting] = []
@@ -175,6 +178,20 @@ class Intake:
                 trace = replace(trace, id=f"{trace.id}-{identity.own.hex()[:16]}")
                 self._known.ids.add([hash_of(trace.id.encode())])
             self._keep(trace, entry)
+        self._note_outcomes(fresh, copies)
+
+    def _note_outcomes(self, fresh: list[_Waiting], copies: list[_Waiting]) -> None:
+        """Remember the outcome of each new trace; a copy with another one says how the trace ended."""
+        self._known.contents.add([each for entry in fresh if (each := _outcome_hash(entry))])
+        for entry in copies:
+            said = _outcome_hash(entry)
+            if said is None or not self._known.contents.add([said])[0]:
+                continue
+            trace, name = entry.trace, f"{entry.trace.id}-{entry.identity.own.hex()[:16]}"
+            key = name if self._known.ids.contains(hash_of(name.encode())) else trace.id
+            for kind, value in ((VERIFIED, trace.outcome), (JUDGE, trace.info.get("judged"))):
+                if isinstance(value, int | float):
+                    self.said.append(Statement(BY_ID, key, value, kind, None, trace.source_file, trace.source_line))
 
     def _note_copies(self, copies: list[_Waiting]) -> None:
         if self._places:
@@ -250,6 +267,12 @@ class Intake:
         if self._places:
             self._places.close()
         return self._writer is not None
+
+
+def _outcome_hash(entry: _Waiting) -> bytes | None:
+    """Of a trace and what it says of how it ended; None where it says nothing."""
+    said = entry.trace.outcome, entry.trace.info.get("judged")
+    return None if said == (None, None) else hash_of(entry.identity.own, repr(said).encode())
 
 
 def _late(spans: SpanGroup) -> Quarantined:

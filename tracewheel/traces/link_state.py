@@ -18,7 +18,7 @@ from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
 from tracewheel.traces.archive import link_file, part_name
 from tracewheel.traces.compression import Slice
 from tracewheel.traces.counts import Counts
-from tracewheel.traces.ingested_folder import INDEXES, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import INDEXES, OUTCOMES_FILE, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.snapshot import LogSlices, Snapshot
 
@@ -63,7 +63,9 @@ class LinkState:
         entry, folder = snapshot.links.earlier, snapshot.links.earlier_state
         for part in sorted((entry / TRACES_FOLDER).glob("part-*.parquet")):
             link_file(part, out / TRACES_FOLDER / part.name)
-        shutil.copyfile(entry / QUARANTINE_FILE, out / QUARANTINE_FILE)
+        for name in (QUARANTINE_FILE, OUTCOMES_FILE):
+            if (entry / name).is_file():
+                shutil.copyfile(entry / name, out / name)
         stored = read_state(folder)
         if stored is None:
             raise DataError(f"{folder}: is damaged; delete it, and the next run ingests everything anew")

@@ -18,9 +18,10 @@ import orjson
 
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
+from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.types import content_hash
 from tracewheel.traces.compression import BLOCK, Slice, is_compressed
-from tracewheel.traces.discovery import find_files, skipped_files
+from tracewheel.traces.discovery import find_logs, find_outcomes, skipped_files
 from tracewheel.traces.forgotten import NOBODY, Forgotten
 from tracewheel.traces.log_file import BYTE_ORDER_MARK, find_layout
 from tracewheel.traces.readers.reading import is_whole_file
@@ -109,8 +110,10 @@ class Snapshot:
         unfinished: Of files that end within a line, the bytes that wait for its end.
         earlier: The ingest that this one continues.
         forgotten: Whose records are left out.
+        outcomes: SHA-256 of each file of outcomes by its name. They are read whole by each ingest.
         places: Of each of `files` the name to read it under, with what is redacted, and where it lies now. Not recorded.
         links: Places of the chain of ingests. Not recorded.
+        outcome_places: Where the files of outcomes lie now. Not recorded.
     """
 
     files: tuple[LogSlices, ...]
@@ -118,8 +121,10 @@ class Snapshot:
     unfinished: dict[str, int] = field(default_factory=dict)
     earlier: Earlier | None = None
     forgotten: Forgotten = NOBODY
+    outcomes: dict[str, str] = field(default_factory=dict)
     places: tuple[tuple[str, Path], ...] = field(default=(), compare=False, repr=False)
     links: Links | None = field(default=None, compare=False, repr=False)
+    outcome_places: dict[str, Path] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -131,7 +136,13 @@ class Snapshot:
         """Of everything that an ingest of it depends on."""
         read = [[log.name, [asdict(part) for part in log.new]] for log in self.files if log.new]
         without = [self.forgotten.digest] if self.forgotten else []
-        return content_hash([self.earlier.digest if self.earlier else None, read, self.skipped, *without])
+        said = [self.outcomes_digest] if self.outcomes else []
+        return content_hash([self.earlier.digest if self.earlier else None, read, self.skipped, *without, *said])
+
+    @property
+    def outcomes_digest(self) -> str:
+        """Of what the files of outcomes hold, wherever they lie; empty without any."""
+        return content_hash(sorted(self.outcomes.values())) if self.outcomes else ""
 
     @property
     def contents(self) -> frozenset[Content]:
@@ -155,6 +166,7 @@ class Snapshot:
             "unfinished": self.unfinished,
             "earlier": asdict(self.earlier) if self.earlier else None,
             **({"forgotten": sorted(self.forgotten.hashes)} if self.forgotten else {}),
+            **({"outcomes": self.outcomes} if self.outcomes else {}),
         }
 
     @classmethod
@@ -163,7 +175,8 @@ class Snapshot:
         files = tuple(map(LogSlices.from_record, record["files"]))
         earlier = Earlier(**record["earlier"]) if record["earlier"] else None
         forgotten = Forgotten(frozenset(record.get("forgotten", ())))
-        return cls(files, tuple(record["skipped"]), dict(record["unfinished"]), earlier, forgotten)
+        outcomes = dict(record.get("outcomes", {}))
+        return cls(files, tuple(record["skipped"]), dict(record["unfinished"]), earlier, forgotten, outcomes)
 
 
 def content_of(part: Slice) -> Content:
@@ -183,7 +196,7 @@ def take_snapshot(config: IngestConfig, earlier: Snapshot | None = None, held: C
         DataError: a path has no log file, or one cannot be read.
     """
     redactor, known = Redactor(config.redaction), _Known(earlier.files if earlier else ())
-    found = find_files(config.paths)
+    found = find_logs(config)
     files, places, unfinished = [], [], {}
     names = {raw_name: redactor.name(raw_name) for raw_name in found}
     for raw_name, path in found.items():
@@ -199,7 +212,9 @@ def take_snapshot(config: IngestConfig, earlier: Snapshot | None = None, held: C
             files.append(_without(log if renamed else replace(log, name=name), held))
             places.append((log.name if renamed else raw_name, path))
     skipped = tuple(redactor.name(name) for name in skipped_files(config.paths, found.values()))
-    return Snapshot(tuple(files), skipped, unfinished, places=tuple(places))
+    said = {redactor.name(name): path for name, path in find_outcomes(config).items()}
+    digests = {name: digest_file(path) for name, path in said.items()}
+    return Snapshot(tuple(files), skipped, unfinished, outcomes=digests, places=tuple(places), outcome_places=said)
 
 
 def placed(snapshot: Snapshot, config: IngestConfig) -> Snapshot | None:
@@ -209,8 +224,11 @@ def placed(snapshot: Snapshot, config: IngestConfig) -> Snapshot | None:
     """
     redactor = Redactor(config.redaction)
     try:
-        found = find_files(config.paths)
+        found, said = find_logs(config), find_outcomes(config).values()
     except DataError:
+        return None
+    by_digest = {digest_file(path): path for path in said}
+    if not by_digest.keys() >= set(snapshot.outcomes.values()):
         return None
     own = {redactor.name(raw_name): (raw_name, path) for raw_name, path in found.items()}
     places = []
@@ -221,7 +239,8 @@ def placed(snapshot: Snapshot, config: IngestConfig) -> Snapshot | None:
         if place is None:
             return None
         places.append(place)
-    return replace(snapshot, places=tuple(places))
+    outcome_places = {name: by_digest[digest] for name, digest in snapshot.outcomes.items()}
+    return replace(snapshot, places=tuple(places), outcome_places=outcome_places)
 
 
 class _Known:

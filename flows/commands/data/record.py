@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.files import read_table
     from tracewheel.core.store import produce_whole
-    from tracewheel.environments.recorded.build import build_recording, tool_sets
+    from tracewheel.environments.recorded.build import build_recording, outcomes_of, tool_sets
     from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
     traces = read_table(folder_of(options.traces, "TRACES") / TRACES_FOLDER)
@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         Path(options.out), lambda out: build_recording(traces, out, free_tools=options.free_tools, shared_world=world)
     )
     shown = {name: value for name, value in about.items() if name not in ("tools", "version")}
+    shown["outcomes"] = outcomes_of(traces)
     return {"out": options.out, **shown, "environment": f"recorded:{options.out}"}
 
 
@@ -48,13 +49,19 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         for name, value in result.items()
         if isinstance(value, int | float | str | None) and name not in ("out", "environment")
     ]
+    outcomes = result["outcomes"]
+    rows.append(("outcomes", ", ".join(f"{count} {name}" for name, count in outcomes.items())))
+    title = f"Recorded environment in {result['out']}"
+    if not outcomes["success"]:
+        from tracewheel.curation.no_tasks import without_task
+
+        return Card(title, rows, look_at=without_task({"traces": outcomes}), tone="warning")
+    kind = f"environment.kind={result['environment']}"
     return Card(
-        f"Recorded environment in {result['out']}",
+        title,
         rows,
         look_at=f"name it in the profile: environment.kind: {result['environment']}",
-        next=[
-            f"tracewheel curate PROFILE.yaml --traces {options.traces} --set environment.kind={result['environment']} --out DIR"
-        ],
+        next=[f"tracewheel curate PROFILE.yaml --traces {options.traces} --set {kind} --out DIR"],
     )
 
 

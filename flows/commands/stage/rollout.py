@@ -42,13 +42,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     policy = policy_in(config, options.state)
     from tracewheel.config import RolloutSections, SamplerSections
+    from tracewheel.curation.curated_folder import TRAIN, load_tasks
     from tracewheel.curation.leaks import check_curated
+    from tracewheel.evaluation.idle_reward import check_idle
     from tracewheel.rollout.rollout import roll_out
     from tracewheel.sampling.curriculum import make_sampler
     from tracewheel.sampling.sampler import observe_scores
     from tracewheel.scoring.score import SCORES_FILE
 
     warn_of_leaks(check_curated(curated, config.curation))
+    check_idle(config.rubric, config.audit, load_tasks(curated, TRAIN))
     sampler = make_sampler(SamplerSections.of(config), curated)
     for earlier in range(1, options.iteration if options.scores_of else 1):
         observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
@@ -73,7 +76,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     trajectories, scores = Path(result["out"]) / "trajectories.parquet", f"{result['out']}-scores"
     words = f"{profile_words(options)} --curated {options.curated} --trajectories {trajectories} --out {scores}"
-    return written(f"{number(result['episodes'])} episodes", result, "", "good", f"tracewheel stage score {words}")
+    failed = result.get("without_score", "")
+    figures = {name: value for name, value in result.items() if name != "without_score"}
+    tone, title = "warning" if failed else "good", f"{number(result['episodes'])} episodes"
+    return written(title, figures, failed, tone, f"tracewheel stage score {words}")
 
 
 COMMAND = Command(

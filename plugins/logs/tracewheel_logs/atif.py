@@ -149,8 +149,9 @@ def _append_turn(messages: list[dict[str, Any]], step: dict[str, Any], text: str
     replied = {call_id for call_id, *_ in named}
     waiting = [call["id"] for call in calls if call["id"] not in replied] if nameless else []
     texts = [""] * (len(waiting) - len(nameless)) + [_result_text(result) for result in nameless]
-    if nameless and not waiting:
-        raise InvalidRecord("tool reply without a call", "a result names no call, and every call has one")
+    if nameless and not waiting:  # every call has one: `build_trace` leaves these out
+        named += [("", text, {}) for text in texts]
+        texts = []
     if len(texts) > len(waiting) > 0:
         texts = [*texts[: len(waiting) - 1], "\n".join(texts[len(waiting) - 1 :])]
     replies = [*named, *((call_id, content, {}) for call_id, content in zip(waiting, texts, strict=True))]

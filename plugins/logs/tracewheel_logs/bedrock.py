@@ -97,6 +97,7 @@ def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRe
     output = object_field(response, "output").get("message")
     if isinstance(output, dict):
         read_messages([output], said)
+        said.ended(response)
     tools = _tools(list_field(object_field(request, "toolConfig"), "tools"))
     model = text_field(request, "modelId")
     return LoggedRequest(

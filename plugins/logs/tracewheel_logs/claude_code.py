@@ -22,10 +22,12 @@ from tracewheel import (
     Trace,
     as_text,
     build_trace,
+    ending,
     object_field,
     read_parts,
     text_field,
     tool_call,
+    with_ending,
 )
 
 FORMAT = "claude_code"
@@ -59,6 +61,7 @@ class _Turn:
     blocks: list[Any]
     results: dict[str, Any] = field(default_factory=dict)
     usage: dict[str, Any] = field(default_factory=dict)
+    ended: str = ""
     stands_before_reply: bool = False
 
     @property
@@ -146,6 +149,7 @@ class _Session:
             turn = self._turn_of_message[key] = self._add(_Turn(line, self._parent(line), []))
         turn.blocks += [block for block in blocks if block not in turn.blocks]
         turn.usage = object_field(message, "usage") or turn.usage
+        turn.ended = ending(message) or turn.ended
         self._turn_of_line[line.line] = turn
         self._turn_of_call.update((str(call.get("id")), turn) for call in turn.calls)
 
@@ -302,7 +306,7 @@ def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
             found = read_parts([result]).results[0]
             text = as_text(found["content"])
             replies.append({"role": "tool", "tool_call_id": call.get("id"), "name": call.get("name"), "content": text})
-    return [message, *replies]
+    return [*with_ending([message], turn.ended), *replies]
 
 
 READERS = (Reader(FORMAT, recognises, read, "lines", split=split, continues=continues),)

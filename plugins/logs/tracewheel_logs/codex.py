@@ -23,10 +23,12 @@ from tracewheel import (
     as_text,
     as_tools,
     build_trace,
+    failed_by,
     identity_of,
     object_field,
     read_parts,
     text_field,
+    with_ending,
 )
 
 FORMAT = "codex"
@@ -114,6 +116,11 @@ class _Conversation:
             self.messages.append(turn)
         turn["content"] = text or ""
 
+    def interrupt(self, event: dict[str, Any]) -> None:
+        """Mark the turn that the user, or a limit, interrupted; one that was waiting for its tools was whole."""
+        if self.messages and self.messages[-1]["role"] == "assistant" and "tool_calls" not in self.messages[-1]:
+            self.messages = with_ending(self.messages, failed_by(event.get("reason") or "interrupted"))
+
     def _turn(self) -> dict[str, Any]:
         """The response that is being read: items that follow one another are one turn."""
         if not self.messages or self.messages[-1]["role"] != "assistant":
@@ -183,6 +190,8 @@ class _Rollout:
             self._compact(payload, line)
         elif payload.get("type") == "token_count":
             self._now.usage = object_field(object_field(payload, "info"), "total_token_usage") or self._now.usage
+        elif payload.get("type") == "turn_aborted":
+            self._now.interrupt(payload)
         elif payload.get("type") == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"), line)
 

@@ -78,6 +78,7 @@ def read_exchange(request: dict[str, Any], response: dict[str, Any]) -> LoggedRe
     first = candidates[0] if candidates else None
     if isinstance(first, dict) and isinstance(first.get("content"), dict):
         read_contents([{**first["content"], "role": "model"}], said)
+        said.ended(first)
     return LoggedRequest(
         asked.messages(),
         said.messages(),

@@ -66,6 +66,7 @@ def read(value: Any, place: Place) -> Trace:
         # What a tool replied has the role user and an agent as author; what an agent said may lack a role.
         role = content.get("role") or ("user" if event["author"] == "user" else "model")
         read_contents([{**content, "role": role}], dialogue)
+        dialogue.ended(event, {"finish_reason": text_field(event, "error_code", "errorCode")})
     models = [text_field(event, "model_version", "modelVersion") for event in events]
     times = [nanoseconds(event.get("timestamp")) for event in events]
     identity = text_field(value, "id")

@@ -29,6 +29,7 @@ from tracewheel import (
     as_text,
     as_tools,
     build_trace,
+    ending,
     judged_of,
     list_field,
     most_expanded,
@@ -38,6 +39,7 @@ from tracewheel import (
     scores_info,
     text_field,
     tool_call,
+    with_ending,
 )
 
 FORMAT = "inspect"
@@ -73,6 +75,8 @@ def read(value: Any, place: Place) -> Trace:
     evaluated, sample = value
     attached = object_field(sample, "attachments") or object_field(object_field(sample, "transcript"), "content")
     messages = [_message(message, attached) for message in list_field(sample, "messages")]
+    if messages and messages[-1].get("role") == "assistant":
+        messages = with_ending(messages, ending(*list_field(object_field(sample, "output"), "choices")[:1]))
     scores = _scores(sample, evaluated)
     identity = f"{evaluated.get('task_id') or evaluated['task']}/{sample.get('id')}/{sample.get('epoch')}"
     return build_trace(

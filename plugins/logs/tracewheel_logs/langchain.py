@@ -183,6 +183,7 @@ def _read(message: dict[str, Any], dialogue: Dialogue) -> None:
     elif isinstance(extra.get("refusal"), str):
         dialogue.text(extra["refusal"])
     _read_calls(message, extra, in_content, dialogue)
+    dialogue.ended(message)
     assert turn["role"] == "assistant"
 
 

@@ -13,6 +13,8 @@ from tracewheel import (
     as_chat,
     as_text,
     as_tools,
+    ending,
+    failed_by,
     list_field,
     message_key,
     nanoseconds,
@@ -23,6 +25,7 @@ from tracewheel import (
 from tracewheel_logs import gemini
 
 ATTRIBUTES_OF_TOOLS = ("gen_ai.tool.definitions", "ai.prompt.tools")
+ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason")
 CALL_ID_KEYS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id")
 TOOL_RESULT_KEYS = ("gcp.vertex.agent.tool_response", "gen_ai.tool.call.result")
 # Claude's tracer logs the name of the field where the message should be.
@@ -225,7 +228,9 @@ def _model_call(observation: dict[str, Any]) -> ModelCall:
             inputs = [{"role": "system", "content": said["instructions"]}, *inputs]
         offered = said.get("tools")
     tools = as_tools(offered) or as_tools(observation.get("toolDefinitions")) or _tools_in(given) or _tools_asked(attributes)
-    return ModelCall(start, inputs, outputs, model, tools)
+    told = [{"finish_reason": parsed_json(attributes.get(key))} for key in ENDED_KEYS]
+    failed = (observation.get("statusMessage") or "error") if observation.get("level") == "ERROR" else None
+    return ModelCall(start, inputs, outputs, model, tools, ending(*told) or failed_by(failed))
 
 
 def _without_made_ids(messages: list[Message]) -> list[Message]:

@@ -23,6 +23,8 @@ from tracewheel import (
     as_text,
     as_tools,
     build_trace,
+    ending,
+    failed_by,
     join_calls,
     list_field,
     nanoseconds,
@@ -31,6 +33,7 @@ from tracewheel import (
     scores_info,
     text_field,
     tie_calls,
+    with_ending,
 )
 from tracewheel_logs.langchain import flat, is_conversation, read_messages
 
@@ -149,6 +152,7 @@ def _model_call(run: dict[str, Any]) -> ModelCall:
         _said(outputs),
         next((name for name in named if isinstance(name, str)), None),
         as_tools(tools),
+        failed_by(run.get("error")),
     )
 
 
@@ -159,7 +163,8 @@ def _said(outputs: dict[str, Any]) -> list[dict[str, Any]]:
         generations = generations[0]
     if isinstance(generations, dict):
         said = generations.get("message")
-        return _chat([said], "assistant") if isinstance(said, dict) else as_chat(generations.get("text"), "assistant")
+        messages = _chat([said], "assistant") if isinstance(said, dict) else as_chat(generations.get("text"), "assistant")
+        return with_ending(messages, ending(generations))
     for key in ("messages", "message", "output"):
         if outputs.get(key):
             return _chat(outputs[key], "assistant")

@@ -16,12 +16,15 @@ from tracewheel import (
     Signs,
     Trace,
     build_trace,
+    ending,
+    list_field,
     message_list,
     object_field,
     openai_messages,
     reward_field,
     text_field,
     time_text,
+    with_ending,
 )
 
 FORMAT = "mini_swe_agent"
@@ -71,11 +74,18 @@ def _has_sign(content: Any) -> bool:
     return isinstance(content, str) and any(sign in content for sign in SIGNS)
 
 
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    """What a message says; what the provider told of it lies beside that."""
+    response = object_field(object_field(message, "extra"), "response")
+    said = {key: message[key] for key in SAID if key in message}
+    return with_ending([said], ending(*list_field(response, "choices")[:1]))[0]
+
+
 def _trace(
     messages: list[Any], place: Place, info: dict[str, Any], task: str | None, model: str | None, value: dict[str, Any]
 ) -> Trace:
     sent = [message for message in messages if not (isinstance(message, dict) and message.get("role") == "exit")]
-    said = [{key: message[key] for key in SAID if key in message} if isinstance(message, dict) else message for message in sent]
+    said = [_said(message) if isinstance(message, dict) else message for message in sent]
     times = [object_field(message, "extra").get("timestamp") for message in sent if isinstance(message, dict)]
     known = [moment for moment in times if isinstance(moment, int | float)]
     return build_trace(

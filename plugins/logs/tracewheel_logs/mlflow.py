@@ -132,7 +132,7 @@ def _model_call(span: Span) -> ModelCall:
     model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
     whole = _attribute(span, "mlflow.chat.messages")
     messages = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
-    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, as_tools(offered))
+    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, as_tools(offered), span.ended)
 
 
 def _joined_outputs(spans: list[Span]) -> list[dict[str, Any]]:

@@ -20,6 +20,8 @@ from tracewheel import (
     Trace,
     as_tools,
     build_trace,
+    ending,
+    failed_by,
     join_calls,
     list_field,
     nanoseconds,
@@ -109,9 +111,9 @@ def _model_call(span: dict[str, Any], data: dict[str, Any]) -> ModelCall:
     read_response_items(data.get("input"), given)
     read_response_items(data.get("output") or response.get("output"), said)
     model = text_field(data, "model") or text_field(response, "model")
-    return ModelCall(
-        nanoseconds(span.get("started_at")), given.messages(), said.messages(), model, as_tools(response.get("tools"))
-    )
+    ended = ending(response) or failed_by(span.get("error"))
+    tools = as_tools(response.get("tools"))
+    return ModelCall(nanoseconds(span.get("started_at")), given.messages(), said.messages(), model, tools, ended)
 
 
 def _tool_run(span: dict[str, Any], data: dict[str, Any]) -> ToolRun:

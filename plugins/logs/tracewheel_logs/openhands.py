@@ -20,12 +20,14 @@ from tracewheel import (
     as_text,
     as_tools,
     build_trace,
+    ending,
     list_field,
     object_field,
     reward_field,
     scores_info,
     text_field,
     tool_call,
+    with_ending,
 )
 from tracewheel_logs import openhands_sdk
 
@@ -190,7 +192,8 @@ class _Stream:
             turn = [_call(identity, {"name": metadata.get("function_name") or action, "arguments": arguments})]
         self._calls[str(event.get("id"))] = identity
         thought = said.get("content") if said else object_field(event, "args").get("thought")
-        self.messages.append({"role": "assistant", "content": as_text(thought) or None, "tool_calls": turn})
+        message = {"role": "assistant", "content": as_text(thought) or None, "tool_calls": turn}
+        self.messages += with_ending([message], ending(*choices[:1]))
 
     def _observe(self, event: dict[str, Any]) -> None:
         metadata = object_field(event, "tool_call_metadata")

@@ -57,7 +57,9 @@ def _model_call(span: Span) -> ModelCall | None:
         tools = as_tools([_schema(entry) for entry in nested_attributes(attributes, "llm.tools")])
         if not inputs and not outputs and attributes.get(KIND) == "LLM":
             inputs, outputs = as_chat(attributes.get("input.value")), as_chat(attributes.get("output.value"), "assistant")
-    return ModelCall(span.start, inputs, outputs, first_text(attributes, *MODEL_KEYS), tools) if inputs or outputs else None
+    if not inputs and not outputs:
+        return None
+    return ModelCall(span.start, inputs, outputs, first_text(attributes, *MODEL_KEYS), tools, span.ended)
 
 
 def _chat(entry: Any) -> list[dict[str, Any]]:

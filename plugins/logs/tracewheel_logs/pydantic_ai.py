@@ -76,6 +76,7 @@ def _trace(messages: list[Any], value: dict[str, Any], place: Place) -> Trace:
         dialogue.end_turn()
         for part in message["parts"]:
             _read_part(part, dialogue)
+        dialogue.ended(message)
     responses = [one for one in messages if one["kind"] == "response"]
     times = [time for one in messages for time in (one.get("timestamp"), *(part.get("timestamp") for part in one["parts"]))]
     return build_trace(

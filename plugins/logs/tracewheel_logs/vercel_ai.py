@@ -135,6 +135,7 @@ def _read_message(message: Any, position: int, dialogue: Dialogue) -> None:
         steps[-1] += [{"type": "tool-invocation", "toolInvocation": one} for one in list_field(message, "toolInvocations")]
     for parts_of_step in steps:
         _read_step(parts_of_step, dialogue)
+    dialogue.ended(message, message.get("metadata"))
 
 
 def _step_of(parts: list[dict[str, Any]]) -> Any:

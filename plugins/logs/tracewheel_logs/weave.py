@@ -22,6 +22,8 @@ from tracewheel import (
     as_chat,
     as_tools,
     build_trace,
+    ending,
+    failed_by,
     join_calls,
     list_field,
     nanoseconds,
@@ -135,7 +137,9 @@ def _model_call(call: dict[str, Any]) -> ModelCall | None:
     else:
         return None
     model = text_field(said, "model", "model_version") or (inputs["model"] if isinstance(inputs.get("model"), str) else None)
-    return ModelCall(nanoseconds(call.get("started_at")), given.messages(), answer.messages(), model, tools)
+    answers = [one for key in ("choices", "candidates") for one in list_field(said, key)[:1]]
+    ended = ending(*answers, said) or failed_by(call.get("exception"))
+    return ModelCall(nanoseconds(call.get("started_at")), given.messages(), answer.messages(), model, tools, ended)
 
 
 def _tool_run(call: dict[str, Any]) -> ToolRun:

@@ -155,7 +155,7 @@ class Receiver:
             label = self._identities.get(attribute.get("key", "")) if isinstance(attribute, dict) else None
             value = attribute.get("value") if label else None
             if label and isinstance(value, dict) and isinstance(value.get("stringValue"), str):
-                value["stringValue"] = self._redactor.name(value["stringValue"], label)
+                value["stringValue"] = self._redactor.identity(label, value["stringValue"])
         rest = {name: value for name, value in item.items() if name not in KEPT}
         redacted, _ = self._redactor.record_bytes(orjson.dumps(rest))
         if len(self._redactor.learned) > before:

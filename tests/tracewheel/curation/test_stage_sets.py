@@ -121,3 +121,27 @@ def test_the_order_of_the_episodes_does_not_matter(dataset, made):
     assert report == made[1]
     for name, frame in made[0].items():
         pd.testing.assert_frame_equal(frame, again[name])
+
+
+def test_no_set_teaches_a_turn_that_was_cut_or_failed(dataset, made):
+    tasks, episodes = dataset
+    last = episodes.assign(messages=[marked(messages, -1) for messages in episodes["messages"]])
+    sets, report = stage_sets(tasks, last)
+    assert not any(report["rows"].values())
+    good = episodes[(episodes["split"] == "train") & (episodes["label"] >= 1.0)]
+    assert report["left_out"] == {"its last turn was cut off or failed": len(good)}
+    first = episodes.assign(messages=[marked(messages, 0) for messages in episodes["messages"]])
+    sets, report = stage_sets(tasks, first)
+    assert report["rows"]["demonstrations"] == len(made[0]["demonstrations"]) and not report["left_out"]
+    for name in ("demonstrations", "agent_flan"):
+        for spoken, opening in sets[name][["messages", "opening"]].itertuples(index=False):
+            taught = json.loads(spoken)[opening:]
+            assert taught and not any("unfinished" in message for message in taught)
+    assert not report["rows"]["preference_pairs"]
+
+
+def marked(text, turn):
+    """The messages, of which the agent's turn of this number was cut."""
+    messages = json.loads(text)
+    place = [at for at, message in enumerate(messages) if message["role"] == "assistant"][turn]
+    return json.dumps([*messages[:place], {**messages[place], "unfinished": "cut: length"}, *messages[place + 1 :]])

@@ -3,17 +3,19 @@
 import dataclasses
 import json
 import math
+import re
 
 import pandas as pd
 import pytest
 from pydantic import ValidationError
 
 from tracewheel.config import EvaluationConfig, RetrainConfig, RubricConfig
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_records
 from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
-from tracewheel.evaluation.evaluate import evaluate, samples_on, summarise
+from tracewheel.evaluation.evaluate import MODES, evaluate, samples_on, summarise, write_evaluation
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.scoring.score import read_scores
 
@@ -149,8 +151,20 @@ def test_objectives_are_the_mean_of_both_modes_scored_episodes(small, base, some
             means.append(sum(score.breakdown[f"objective.{name}"] for score in scored) / len(scored))
         assert summary["objectives"][name] == pytest.approx(sum(means) / 2)
     assert 0.0 < summary["objectives"]["thrift"] < 1.0
-    down = evaluate(config, PolicyRef(base), some_tasks[-1:], tmp_path / "down", samples=SAMPLES, seed=3)
+    failed = {
+        mode: [score for score in read_scores(tmp_path / mode / "scores.parquet") if score.total is None] for mode in MODES
+    }
+    down = write_evaluation(small.evaluation, config.rubric, some_tasks[-1:], failed, tmp_path, {})
     assert down["objectives"] == {"safety": None, "thrift": None}
+
+
+def test_episodes_that_failed_are_said_and_too_many_are_refused(evaluated, small, base, some_tasks, tmp_path):
+    cause = r"ConnectionError in reset \(tests/tracewheel/evaluation/test_evaluate.py:\d+\)"
+    words = evaluated[1]["without_score"]
+    assert re.fullmatch(f"1 of 5 episodes have no score, 1 of them by {cause}", words["greedy"])
+    assert words["sampled"].startswith(f"{SAMPLES} of {5 * SAMPLES} episodes have no score")
+    with pytest.raises(DataError, match=f"1 of 1 episodes have no score, 1 of them by {cause}"):
+        evaluate(small, PolicyRef(base), some_tasks[-1:], tmp_path, samples=SAMPLES, seed=3)
 
 
 def test_summary_of_hand_made_results():

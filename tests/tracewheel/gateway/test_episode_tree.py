@@ -1,6 +1,8 @@
 """Programs that rewrite their histories: the trees worked out by hand, and the gradients of an exact re-run."""
 
 import functools
+import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from tracewheel.core.forks import rows
 from tracewheel.gateway.exchange import Refusal
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
+from tracewheel.learner.scored_trajectories import with_credit
 
 SYSTEM, USER = {"role": "system", "content": "S"}, {"role": "user", "content": "u"}
 
@@ -232,8 +235,99 @@ def test_limits_and_what_cannot_be_answered(talk):
 
 
 @pytest.mark.parametrize(
-    ("credit", "expected"), [("all", [None] * 4), ("last", [None, "", "", None]), ("per_agent", [None, "left", "right", None])]
+    ("credit", "expected"),
+    [
+        ("all", [None] * 4),
+        ("auto", [None] * 4),
+        ("last", [None, "", "", None]),
+        ("kept", [None, "", "", None]),
+        ("per_agent", [None, "left", "right", None]),
+    ],
 )
 def test_credit_of_branches(talk, credit, expected):
     found = has_two_sub_agents(talk).episode.record(credit)
     assert [turn.get("credit") for turn in found.turns] == expected
+
+
+THROWN, SUMMARY = "There is nothing to tell of it.", "<analysis>a b c</analysis><summary>The key lies under the mat.</summary>"
+SECOND = "The key opened the shed, and the rake is in it."
+
+
+def summed_up(talk, begin):
+    """Two turns, a summary that is thrown away, one that is taken, and a turn after it."""
+    made = talk("look", "lift", THROWN, SUMMARY, "open")
+    first = made.ask([SYSTEM, USER])
+    second = made.ask([SYSTEM, USER, first, user("x")])
+    history = [SYSTEM, USER, first, user("x"), second, user("Sum up.")]
+    made.ask(history)
+    made.ask(history)
+    return made, [*begin, user("So far:\nThe key  lies under the mat.")]
+
+
+@pytest.mark.parametrize("begin", [[SYSTEM], [SYSTEM, USER]], ids=["anew", "after the task"])
+def test_the_summary_that_was_taken_is_kept_with_the_work_before_it(talk, begin):
+    made, history = summed_up(talk, begin)
+    made.ask(history)
+    found = made.episode.record("auto")
+    assert [branch["reason"] for branch in found.branches] == ["", "retry", "compaction"]
+    assert [turn.get("credit") for turn in found.turns] == [None, None, "", None, None]
+    assert [turn.get("credit") for turn in made.episode.record("last").turns] == ["", "", "", "", None]
+    row = {
+        "token_ids": found.token_ids,
+        "action_mask": found.action_mask,
+        "logprobs": found.logprobs,
+        "total": 1.0,
+        "group": "g",
+    }
+    [kept] = with_credit(pd.DataFrame([{**row, "turns": json.dumps(found.turns)}])).to_dict("records")
+    thrown = range(found.turns[2]["start"], found.turns[2]["end"])
+    assert [at for at in range(len(found.token_ids)) if found.action_mask[at] > kept["action_mask"][at]] == list(thrown)
+
+
+def test_summaries_of_summaries_are_kept(talk):
+    made, history = summed_up(lambda *texts: talk(*texts, THROWN, SECOND, "rake"), [SYSTEM])
+    opened = made.ask(history)
+    again = [*history, opened, user("Sum up.")]
+    made.ask(again)
+    made.ask(again)
+    made.ask([SYSTEM, user(SECOND)])
+    assert [turn.get("credit") for turn in made.episode.record("kept").turns] == [None, None, "", None, None, "", None, None]
+
+
+def test_turns_that_a_window_left_out_are_not_kept(talk):
+    made = talk("one", "two", "three")
+    first = made.ask([SYSTEM, USER])
+    second = made.ask([SYSTEM, USER, first, user("x")])
+    made.ask([SYSTEM, USER, second, user("y")])
+    found = made.episode.record("auto")
+    assert found.branches[-1]["reason"] == "compaction"
+    assert [turn.get("credit") for turn in found.turns] == ["", None, None]
+
+
+def test_a_sub_agents_answer_that_was_used_is_kept_and_its_work(talk):
+    made = talk("plan", "looking for it", "The rake is in bay 3.", "no answer at all", "done")
+    plan = made.ask([SYSTEM, USER])
+    other = [{"role": "system", "content": "L"}, user("find")]
+    looked = made.ask(other, "policy/left")
+    answer = made.ask([*other, looked, user("go on")], "policy/left")
+    made.ask([{"role": "system", "content": "R"}, user("find")], "policy/right")
+    made.ask([SYSTEM, USER, plan, user(f"left says: {answer['content']}")])
+    assert [turn.get("credit") for turn in made.episode.record("kept").turns] == [None, None, None, "", None]
+
+
+def test_a_turn_sent_back_without_its_thinking_is_kept(talk):
+    found = strips_thinking(talk).episode.record("kept")
+    assert [turn.get("credit") for turn in found.turns] == [None] * 3
+
+
+def test_a_recorded_session_of_an_agent_that_sums_up(talk):
+    """Requests of LangChain 1.5's agent with its SummarizationMiddleware, made to throw each first summary away."""
+    asked = json.loads(Path(__file__).with_name("summarised_session.json").read_text())
+    made = talk(*(each["says"] for each in asked), max_tokens=4000, max_turn_tokens=200, max_turns=20)
+    for each in asked:
+        made.ask(each["messages"], tools=each["tools"])
+    found = made.episode.record("auto")
+    thrown = [number for number, each in enumerate(asked) if "of no use" in each["says"]]
+    assert thrown == [3, 7, 11] and len(found.turns) == 15
+    assert [number for number, turn in enumerate(found.turns) if turn.get("credit") == ""] == thrown
+    assert [branch["reason"] for branch in found.branches].count("compaction") == 3

@@ -3,10 +3,13 @@
 import asyncio
 import json
 
+import anthropic
 import httpx
+import openai
+import pandas
 import pytest
 
-from tracewheel.config import IngestSections, RedactionConfig, RetrainConfig
+from tracewheel.config import IngestConfig, IngestSections, RedactionConfig, RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.engines.base import Sampling
 from tracewheel.engines.transformers import TransformersEngine
@@ -19,7 +22,7 @@ from tracewheel.gateway.serving import Challenger, Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import PolicyWeights
-from tracewheel.traces.ingest import ingest
+from tracewheel.traces.ingest import ingest, ingest_new
 from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
 
 KEY = "a-key-of-the-tests"
@@ -171,9 +174,57 @@ def test_over_http(serving, tmp_path):
         end = "/v1/conversations/s-9/end"
         assert client.post(end, json={"outcome": "good"}, headers=headers).status_code == 400
         assert client.post(end, json={"outcome": 0.5, "environment": {"kind": "x"}}, headers=headers).json()["logged"]
-        assert client.post(end, json={"outcome": 0.5}, headers=headers).status_code == 404
+        assert client.post(end, json={}, headers=headers).status_code == 404
     record = lines(tmp_path / "log")[0]
     assert (record["session"], record["user"], record["outcome"], record["environment"]) == ("s-9", "bob", 0.5, {"kind": "x"})
+
+
+def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server_has_gone(serving, tmp_path):
+    """OpenAI's and Anthropic's clients ask; the conversations end in silence; what is said then is joined by ingest."""
+    door, names, config = serving(), {}, IngestConfig(paths=(str(tmp_path / "log"),))
+    with GatewayServer(door, routes=serving_routes(door)) as server:
+        client = openai.OpenAI(base_url=server.openai_url(), api_key=KEY, max_retries=0)
+        said = [{"role": "user", "content": "Chat"}]
+        first = client.chat.completions.create(model="policy", messages=said)
+        said += [first.choices[0].message.to_dict(), {"role": "user", "content": "And?"}]
+        client.chat.completions.create(model="policy", messages=said)
+        names["chat"] = first.id
+        names["responses"] = client.responses.create(model="policy", input="Responses").id
+        theirs = anthropic.Anthropic(base_url=server.url(), api_key=KEY, max_retries=0)
+        asked = {"model": "policy", "max_tokens": 20, "messages": [{"role": "user", "content": "Messages"}]}
+        names["messages"] = theirs.messages.create(**asked).id
+        names["session"] = "ann@example.com"
+        headers = {"x-tracewheel-session": names["session"]}
+        client.chat.completions.create(model="policy", messages=[{"role": "user", "content": "By name"}], extra_headers=headers)
+    assert [name.partition("served-")[0] for name in names.values()] == ["chatcmpl-", "resp_", "msg_", "ann@example.com"]
+    door.end_idle(0)
+    report = ingest_new(config, tmp_path / "ingested")
+    assert report["kept"] == 4 and "outcomes" not in report
+
+    later = serving()
+    with GatewayServer(later, routes=serving_routes(later)) as server, httpx.Client(base_url=server.url()) as client:
+        headers = {"authorization": f"Bearer {KEY}"}
+
+        def say(**body):
+            return client.post("/v1/feedback", json=body, headers=headers)
+
+        assert client.post("/v1/feedback", json={"id": names["chat"], "value": 1}).status_code == 401
+        for bad in ({"value": 1}, {"id": "x"}, {"id": "x", "value": "soso"}, {"id": "x", "value": 1, "kind": "guess"}, {}):
+            assert say(**bad).status_code == 400
+        assert say(id=names["chat"], value=1).json()["kind"] == "thumb"
+        assert say(response_id=names["responses"], value=False, kind="label").json()["taken"]
+        assert say(id=names["messages"], value=1, said="2026-11-01T00:00:00Z").json()["said"] == "2026-11-01T00:00:00Z"
+        assert say(id=names["messages"], value=0).status_code == 200  # a change of mind
+        ended = client.post(f"/v1/conversations/{names['session']}/end", json={"outcome": 0}, headers=headers)
+        assert ended.json() == {"session": names["session"], "outcome": 0.0, "logged": False, "feedback": True}
+    assert names["session"] not in "".join(path.read_text() for path in (tmp_path / "log").glob("*.jsonl"))
+    report = ingest_new(config, tmp_path / "ingested")
+    assert (report["kept"], report["read"], report["outcomes"]["waiting"], report["outcomes"]["corrected"]) == (4, 4, 0, 1)
+    frame = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
+    found = {json.loads(row["messages"])[0]["content"]: row["outcome"] for row in frame.to_dict("records")}
+    assert found == {"Chat": 1.0, "Responses": 0.0, "Messages": 0.0, "By name": 0.0}
+    kinds = [json.loads(info)["late_outcomes"]["by"] for info in frame["info"]]
+    assert sorted(kinds) == ["label", "thumb", "thumb", "verified"]
 
 
 def test_the_log_begins_another_file_at_its_size(tmp_path):

@@ -13,6 +13,7 @@ import yaml
 
 from flows.cli import main
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
+from tracewheel.config.loading import load_config
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.curation.curate import curate
@@ -141,6 +142,8 @@ class TestSample:
             tiny_base()
         with pytest.raises(InputError, match=r"config\.json is missing"):
             tiny_base(str(tmp_path))
+        with pytest.raises(InputError, match="did you mean smollm2"):
+            tiny_base("smollm")
         assert tiny_base(str(ROOT / "data" / "base")).keys() >= {"config.json", "tokenizer.json"}
 
     def test_the_tiny_base_is_called_a_toy_wherever_it_is_offered(self, tmp_path, capsys):
@@ -276,18 +279,19 @@ class TestFromLog:
     def test_a_reader_of_ones_own_reads_the_log_and_stands_in_the_profile(self, kind, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         log_of_calls(Path("log.jsonl"), lambda record: {"trail": record["messages"], "good": record["reward"]})
-        Path("my_reader.py").write_text(READER)
+        Path("my_reader.py").write_text("import my_parts\n" + READER)
+        Path("my_parts.py").write_text("")
         Path("map.yaml").write_text(MAPPING)
         reader = {"class": "my_reader:Runs", "mapping": "map.yaml"}[kind]
         assert main(["init", "my-log", "--logs", "log.jsonl"]) == 2
         assert "--reader" in capsys.readouterr().err
         assert main(["init", "my-log", "--logs", "log.jsonl", "--reader", reader]) == 0
-        profile = RetrainConfig.model_validate(yaml.safe_load(Path("my-log/profile.yaml").read_text()))
-        [written] = profile.ingest.readers
-        assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
-        assert "3 successes, 1 failures" in Path("my-log/README.md").read_text()
         monkeypatch.chdir("my-log")
-        assert Path("my_reader.py").is_file() == (kind == "class")
+        [written] = load_config("profile.yaml").ingest.readers
+        assert written.kind == {"class": "my_reader:Runs", "mapping": "mapping"}[kind]
+        assert "3 successes, 1 failures" in Path("README.md").read_text()
+        assert [Path(name).is_file() for name in ("my_reader.py", "my_parts.py")] == [kind == "class"] * 2
+        assert Path("map.yaml").is_file() == (kind == "mapping")
         capsys.readouterr()
         assert main(["ingest", "profile.yaml", "--out", "data/ingested", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["kept"] == 4

@@ -125,6 +125,13 @@ def build_recording(
     return about
 
 
+def outcomes_of(traces: pandas.DataFrame) -> dict[str, int]:
+    """How many traces are a logged `success`, a `failure`, or neither (`unknown`)."""
+    known = traces["outcome"].dropna()
+    wins = int((known >= 1.0).sum())
+    return {"success": wins, "failure": len(known) - wins, "unknown": len(traces) - len(known)}
+
+
 def log_task(record: dict[str, Any]) -> str:
     """The name of a Trace record's task.
 

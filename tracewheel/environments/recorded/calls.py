@@ -14,7 +14,10 @@ from tracewheel.core.types import content_hash
 
 Message = Mapping[str, Any]
 Schema = Mapping[str, Any]
-FAILURE = re.compile(r"(?i)error|exception|\b(invalid|malformed|not valid|fail(ed|ure)?|pars(e|ing)|could not|unable)\b")
+FAILURE = re.compile(
+    r"(?i)error|exception|\b(invalid|malformed|not (valid|found|available|exist)|fail(ed|ure)?|pars(e|ing)|could not|unable|"
+    r"cannot|unknown|no such|does(n't| not) exist|missing|required)\b"
+)
 ERROR_BEGINNINGS = ("error", "traceback (most recent call last)")
 NUMBERS, NESTED = {"integer", "number"}, {"array", "object"}
 
@@ -74,7 +77,7 @@ def has_broken_call(messages: Iterable[Message]) -> bool:
 
 
 def reports_failure(reply: str) -> bool:
-    """Whether a reply to a call with broken arguments says so; agents' programs word it in many ways."""
+    """Whether a reply to a call that no tool could take says so; agents' programs word it in many ways."""
     return is_error(reply) or FAILURE.search(reply[:200]) is not None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tracewheel.core.endings import prompt_is_cut
 from tracewheel.core.types import content_hash, stored_json
 from tracewheel.environments.recorded.build import log_task
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in
@@ -20,6 +21,7 @@ By = Literal["turn", "episode"]
 Record = dict[str, Any]
 NO_SUCCESS_HERE = "no successful trace calls a tool after this conversation"
 NO_USER = "no user message"
+CUT_PROMPT = "the exporter of the log cut its prompt"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def recorded_episodes(
 
     known = dict(zip(traces["id"], traces["outcome"], strict=True)) if success is None else success
     wins = {str(trace_id) for trace_id, outcome in known.items() if outcome is not None and outcome >= 1.0}
-    stretches = [stretch for record in _records(traces) for stretch in (_turns(record) if by == "turn" else _whole(record))]
+    is_cut = traces["messages"].map(lambda messages: prompt_is_cut(json.loads(messages))).astype(bool)
+    whole = traces[~is_cut]
+    stretches = [stretch for record in _records(whole) for stretch in (_turns(record) if by == "turn" else _whole(record))]
     identities = [_identity(stretch, by) for stretch in stretches]
     references: dict[str, dict[str, list[Record]]] = defaultdict(dict)
     makers: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -107,7 +111,8 @@ def recorded_episodes(
         "traces": _outcomes(known, set(traces["id"])),
         "traces_used": _outcomes(known, {trace_id for trace_id, _ in rows}),
         "records": len(rows),
-        "left_out": {lost: (len(stretches) if by == "turn" else len(traces)) - len(rows)},
+        "left_out": {lost: (len(stretches) if by == "turn" else len(whole)) - len(rows)}
+        | ({CUT_PROMPT: int(is_cut.sum())} if is_cut.any() else {}),
     }
     return pandas.DataFrame([row for _, row in rows], columns=list(traces.columns)), counts
 

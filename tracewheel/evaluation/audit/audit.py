@@ -21,6 +21,7 @@ from tracewheel.evaluation.audit.judging import LEAST_REPEATED, REPEATED, Judge,
 from tracewheel.evaluation.audit.play import Call
 from tracewheel.evaluation.audit.probes import Probe, probes_of
 from tracewheel.evaluation.audit.sway import JUDGES, sway_of
+from tracewheel.evaluation.idle_reward import idle_reward
 from tracewheel.scoring.rubric import TASK_VERIFIER
 
 AUDIT_FILE = "audit.json"
@@ -50,11 +51,12 @@ def audit(
 
     Returns:
         `verdict`, `tasks`, `without_solution` (tasks of which no solution is known), `left_out` (those for which
-        `audit.seconds` left no time), `exploitable` (the largest upper end of the verifiers that decide at the gate), the
+        `audit.seconds` left no time), `idle` (what no work earns under the rubric that is trained on, `idle_reward`; empty
+        with another verifier), `exploitable` (the largest upper end of the verifiers that decide at the gate), the
         figures of each under `verifiers` (`figures_of`), and those of each judge under `judges` (`sway_of`).
 
     Raises:
-        ConfigError: an environment or a verifier does not exist.
+        ConfigError: an environment or a verifier does not exist, or a part that an objective names.
         DataError: no task has a known solution.
         InputError: a judge's endpoint, model or key is wrong.
     """
@@ -81,14 +83,17 @@ def audit(
     for spec, rubrics in judges.items() if attempts else ():
         say(f"{parse_kind(spec).kind} of the rubric {' and '.join(rubrics)}: {len(attempts)} tasks")
         swayed[spec] = {"rubrics": rubrics, **sway_of(spec, attempts)}
+    idle = {} if verifier else idle_reward(config.rubric, tasks, config.audit.max_idle_reward)
+    failed = "failed" in {item["verdict"] for item in (*found.values(), *swayed.values())} or bool(idle.get("reasons"))
     result = {
-        "verdict": "failed" if "failed" in {item["verdict"] for item in (*found.values(), *swayed.values())} else "passed",
+        "verdict": "failed" if failed else "passed",
         "tasks": len({probe.task.id for _, own, _ in by_verifier.values() for probe in own}),
         "without_solution": unsolved,
         "left_out": left_out,
         "exploitable": max(item["exploitable"]["upper"] for item in found.values() if item["at_gate"]),
         "environments": sorted({probe.task.environment for _, own, _ in by_verifier.values() for probe in own}),
         "limits": config.audit.model_dump(mode="json") | LIMITS,
+        "idle": idle,
         "verifiers": found,
         "judges": swayed,
     }

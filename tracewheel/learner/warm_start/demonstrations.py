@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.chat.faithful import why_unfaithful
 from tracewheel.core.errors import DataError
 from tracewheel.curation.agent_flan import flan_example
-from tracewheel.curation.openings import opening_lengths
+from tracewheel.curation.openings import NOT_WHOLE, opening_lengths, whole_episodes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,14 +29,16 @@ def demonstration_examples(
 ) -> list[Example]:
     """Examples of the given classes from curated episodes.
 
-    `flan_example` chooses the turns in the loss: a turn that is context in an example is not in its loss.
+    `flan_example` chooses the turns in the loss: a turn that is context in an example is not in its loss. No example teaches a
+    turn that was cut, or failed (`whole_episodes`).
 
     Args:
         episodes: Columns `messages` and `tools` (JSON text), and optionally `opening`: the number of first messages
             that belong to an earlier conversation.
         renderer: That of the policy to train.
         classes: Names of `agent_flan.CLASSES`.
-        left_out: Counts the examples that the chat template cannot write as they were said, by reason (`chat/faithful.py`).
+        left_out: Counts by reason the examples that the chat template cannot write as they were said (`chat/faithful.py`), and
+            the episodes that end with a turn which is not whole.
 
     Returns:
         Rows with `input_ids` and `assistant_masks`, lists of equal length, and `forks` where the template rewrites turns.
@@ -44,10 +46,13 @@ def demonstration_examples(
     Raises:
         DataError: an `opening` is not a number of messages.
     """
-    openings = opening_lengths(episodes)
+    whole = whole_episodes(episodes)
+    if left_out is not None and len(whole) < len(episodes):
+        left_out[NOT_WHOLE] += len(episodes) - len(whole)
+    openings = opening_lengths(whole)
     examples = []
     for kind in classes:
-        for spoken, offered, opening in zip(episodes["messages"], episodes["tools"], openings, strict=True):
+        for spoken, offered, opening in zip(whole["messages"], whole["tools"], openings, strict=True):
             made = flan_example(kind, json.loads(spoken), json.loads(offered), opening)
             if made and (problem := why_unfaithful(renderer, *made)):
                 if left_out is not None:

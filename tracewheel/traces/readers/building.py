@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.core.endings import with_endings
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import may_import
 from tracewheel.core.kinds import own_classes
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.fields import NAMES, take_fields, utc_time
-from tracewheel.traces.readers.messages import as_json_text, broken_calls, check_messages
+from tracewheel.traces.readers.messages import as_json_text, broken_calls, check_messages, without_strays
 from tracewheel.traces.readers.reader import Place, RawTrace
 from tracewheel.traces.readers.tools import infer_tools
 
+STRAY_RESULTS = "results_without_a_call"
 TIMES = ("timestamp", "created_at", "createdAt", "created", "time")
 
 
@@ -42,16 +44,18 @@ def _check_environment(environment: Any) -> None:
 def build_trace(format: str, place: Place, found: RawTrace) -> Trace:
     """Check the messages, infer tools where calls have no schemas, and make an id where the log gives none.
 
-    `info` counts the calls whose arguments became JSON text here (`arguments_normalised`), and those whose arguments are no
-    JSON object (`broken_calls`).
+    `info` counts the calls whose arguments became JSON text here (`arguments_normalised`), those whose arguments are no JSON
+    object (`broken_calls`), and results of no call, which are left out (`results_without_a_call`). A turn that was cut, or
+    failed, has the mark of `endings`.
 
     Raises:
         InvalidRecord: the messages do not hold together, or the environment is none.
     """
     _check_environment(found.environment)
     with_text, normalised = as_json_text(found.messages)
-    messages = check_messages(with_text, has_start=found.environment is not None)
-    notes = {"arguments_normalised": normalised, "broken_calls": broken_calls(messages)}
+    tied, strays = without_strays(with_text)
+    messages = check_messages(with_endings(tied, found.info), has_start=found.environment is not None)
+    notes = {"arguments_normalised": normalised, "broken_calls": broken_calls(messages), STRAY_RESULTS: strays}
     found = _completed(found, messages)
     inferred = [] if found.tools else infer_tools(messages)
     return Trace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracewheel.core.endings import UNFINISHED, ending, how_unfinished, with_ending
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import as_text, identity_of, tool_call
 from tracewheel.traces.readers.dialects import parsed_json, tie_calls
@@ -16,13 +17,17 @@ from tracewheel.traces.readers.dialects import parsed_json, tie_calls
 
 @dataclass
 class ModelCall:
-    """One model call: its inputs and outputs as chat messages. `start` orders the calls."""
+    """One model call: its inputs and outputs as chat messages. `start` orders the calls.
+
+    `ended` is the mark of a call that was cut or failed (`ending`, `failed_by`), "" of any other.
+    """
 
     start: float
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
     model: str | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
+    ended: str = ""
 
 
 @dataclass
@@ -58,7 +63,7 @@ def join_calls(calls: list[ModelCall], runs: list[ToolRun]) -> Conversation:
     """
     threads: list[_Thread] = []
     for call in sorted(calls, key=lambda call: call.start):
-        messages = tie_calls([*call.inputs, *call.outputs])
+        messages = with_ending(tie_calls([*call.inputs, *call.outputs]), call.ended)
         keys = [message_key(message) for message in messages]
         if not keys:
             continue
@@ -72,7 +77,8 @@ def join_calls(calls: list[ModelCall], runs: list[ToolRun]) -> Conversation:
             repeated.add_model_and_tools(call)
     if not threads:
         return Conversation([], [], None, [])
-    main = max(threads, key=lambda thread: len(thread.keys))
+    # Of a call and its repetition the one counts that has an answer, and a whole one.
+    main = max(threads, key=lambda thread: (len(thread.keys), not how_unfinished(thread.messages[-1])))
     others = [thread.messages for thread in threads if thread is not main]
     return Conversation(add_replies(main.messages, runs), main.tools, main.model, others)
 
@@ -200,6 +206,11 @@ class Dialogue:
         """Add whole messages in chat form."""
         self._messages += messages
         self._open = False
+
+    def ended(self, *holders: Any) -> None:
+        """If what was said last is a turn of the agent, mark it as one of these objects says that it ended (`ending`)."""
+        if self._messages and self._messages[-1]["role"] == "assistant" and (mark := ending(*holders)):
+            self._messages[-1][UNFINISHED] = mark
 
     @property
     def has_text(self) -> bool:

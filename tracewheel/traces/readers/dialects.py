@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracewheel.core.endings import UNFINISHED, ending, with_ending
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import (
@@ -90,12 +91,17 @@ def _of_object(value: dict[str, Any], default_role: str) -> list[dict[str, Any]]
     system = [{"role": "system", "content": as_text(value["system"])}] if isinstance(value.get("system"), str) else []
     for key in ("messages", "prompt", "input", "output", "text", "message", "content"):
         if value.get(key):
-            return system + as_chat(value[key], "assistant" if key == "output" else default_role)
-    if isinstance(value.get("choices"), list) and value["choices"]:
-        return as_chat(value["choices"][0], "assistant")
-    if isinstance(value.get("generations"), list) and value["generations"]:
-        return as_chat(value["generations"][0], "assistant")
+            return system + _ended(as_chat(value[key], "assistant" if key == "output" else default_role), value)
+    for key in ("choices", "generations"):
+        if isinstance(value.get(key), list) and value[key]:
+            return _ended(as_chat(value[key][0], "assistant"), value)
     return []
+
+
+def _ended(messages: list[dict[str, Any]], holder: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages, whose last turn ended as the object around them says."""
+    is_turn = bool(messages) and messages[-1]["role"] == "assistant"
+    return with_ending(messages, ending(holder)) if is_turn else messages
 
 
 def is_chat_message(value: Any) -> bool:
@@ -190,6 +196,8 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
         speaks = role != "tool" and (step.text is not None or step.calls or not results)
         turn = [_turn(role, step)] if speaks else []
         messages += [*turn, *results] if role == "assistant" else [*results, *turn]
+    if messages and messages[-1]["role"] == "assistant" and (mark := item.get(UNFINISHED) or ending(item)):
+        messages[-1][UNFINISHED] = mark
     return messages
 
 

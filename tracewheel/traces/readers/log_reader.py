@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -24,6 +24,7 @@ from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined
 from tracewheel.traces.readers.spans import is_event, is_exported, is_span, read_span, span_reader, span_values
 from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import SpanGroup, Spool
+from tracewheel.traces.statements import TYPE, Statement, statement_of
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
@@ -38,10 +39,18 @@ class LogReader:
         spool: Collects spans by trace.
         own: Readers of the user's own, which are tried first.
         fields: Paths of fields, as in `ingest.fields`.
+        said: Takes the lines that are no conversation but say how one ended; by default they are passed over.
     """
 
-    def __init__(self, format: str, spool: Spool, own: Iterable[Reader] = (), fields: Mapping[str, str] | None = None) -> None:
-        own = tuple(own)
+    def __init__(
+        self,
+        format: str,
+        spool: Spool,
+        own: Iterable[Reader] = (),
+        fields: Mapping[str, str] | None = None,
+        said: Callable[[Statement], None] = lambda statement: None,
+    ) -> None:
+        own, self._said = tuple(own), said
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
         self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
@@ -86,6 +95,12 @@ class LogReader:
                 value = parse_piece(piece)
             except InvalidRecord as error:
                 yield quarantined(piece, file, error)
+                continue
+            if isinstance(value, dict) and value.get("type") == TYPE:
+                try:
+                    self._said(statement_of(value, file, piece.line))
+                except InvalidRecord as error:
+                    yield quarantined(piece, file, error)
                 continue
             if not self._is_own(value) and self.sessions.take(value, piece):
                 self._usual = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
+from tracewheel.core.endings import ending, with_ending
 from tracewheel.core.paths import JsonPath, MissingPath
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
@@ -216,7 +217,7 @@ def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[
             results.append({"role": "tool", "tool_call_id": made["id"], "content": as_text(result)})
     if "tool_calls" not in message and content is None:
         message["content"] = ""
-    return [message, *results]
+    return [*with_ending([message], ending(element) if role == "assistant" else ""), *results]
 
 
 def _calls(rule: MessagePaths, element: Any) -> list[Any]:

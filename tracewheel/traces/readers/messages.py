@@ -55,6 +55,35 @@ def check_messages(messages: list[Any], *, has_start: bool = False) -> list[dict
     return checked
 
 
+def without_strays(messages: list[Any]) -> tuple[list[Any], int]:
+    """The messages without results of no call, and how many these were.
+
+    A result is left out where each call of the turn before it has its own. Otherwise it may be one of theirs under another
+    name, and `check_messages` refuses the conversation.
+    """
+    kept: list[Any] = []
+    waiting: list[int] = []  # places in `kept` of the results that no call of the last turn asked for
+    strays: list[int] = []
+    open_calls: set[str] = set()
+    known: set[str] = set()
+    for message in [*messages, None]:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role != "tool":
+            strays += waiting if known and not open_calls else []
+            calls = message.get("tool_calls") if isinstance(message, dict) else None
+            named = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            known = {name for name in named if isinstance(name, str)}
+            open_calls, waiting = set(known), []
+        elif isinstance(message.get("tool_call_id"), str) and message["tool_call_id"] in known:
+            open_calls.discard(message["tool_call_id"])
+        else:
+            waiting.append(len(kept))
+        kept.append(message)
+    if not strays:
+        return messages, 0
+    return [message for place, message in enumerate(messages) if place not in strays], len(strays)
+
+
 def as_json_text(messages: list[Any]) -> tuple[list[Any], int]:
     """The messages with the arguments of calls as text, and how many were none: objects, or nothing at all, which is `{}`."""
     changed, renewed = 0, []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracewheel.core.endings import ending, failed_by, with_ending
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import build_trace
@@ -129,6 +130,7 @@ def _read_message(item: dict[str, Any], dialogue: Dialogue) -> None:
         dialogue.end_turn()
     dialogue.thought(content.reasoning)
     dialogue.text(content.text or "")
+    dialogue.ended(item)
 
 
 def _reasoning(item: dict[str, Any]) -> str:
@@ -226,13 +228,14 @@ def read(value: Any, place: Place) -> Trace:
     read_response_items(
         response.get("output") or (request.get("output") if isinstance(request.get("output"), list) else None), dialogue
     )
+    messages = with_ending(dialogue.messages(), ending(response) or failed_by(response.get("error")))
     created = response.get("created_at") or value.get("created_at")
     conversation = response.get("conversation") or request.get("conversation")
     return build_trace(
         FORMAT,
         place,
         RawTrace(
-            dialogue.messages(),
+            messages,
             id=text_field(response, "id") or text_field(value, "id"),
             tools=_tools(list_field(request, "tools") or list_field(response, "tools")),
             session=_session(value, metadata, conversation),

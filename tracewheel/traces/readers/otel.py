@@ -78,7 +78,7 @@ def _model_call(span: Span, events: list[Event]) -> ModelCall | None:
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
-    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools)
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools, span.ended)
 
 
 def _from_events(events: list[Event]) -> ModelCall:
@@ -110,8 +110,10 @@ def _from_events(events: list[Event]) -> ModelCall:
             message = message if isinstance(message, dict) else {"content": message or said.get("content")}
             calls = parsed_json(said.get("tool_calls")) or parsed_json(message.get("tool_calls"))
             text = outputs[0]["content"] if outputs and not message.get("content") else message.get("content")
-            outputs = as_chat({**message, "content": text, "role": "assistant", "tool_calls": calls})
-            waits = not calls and said.get("finish_reason") in ("tool_call", "tool_calls", "tool_use")
+            reason = said.get("finish_reason")
+            message |= {"content": text, "role": "assistant", "tool_calls": calls, "finish_reason": reason}
+            outputs = as_chat(message)
+            waits = not calls and reason in ("tool_call", "tool_calls", "tool_use")
     return ModelCall(0, inputs, outputs, None, tools)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from tracewheel.core.endings import UNFINISHED, ending, failed_by, with_ending
 from tracewheel.core.log_formats import REQUEST_BODIES, REQUESTS
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
@@ -37,6 +38,7 @@ PAIRS = (("request", "response"), ("request_body", "response_body"))
 SETTINGS = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options"}
 SETTINGS |= {"stop_sequences", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "thinking"}
 OUTPUTS = ("choices", "content", "output")
+NOT_SENT = ("reasoning", UNFINISHED)
 THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 CLAUDE_CODE_SESSION = re.compile(r"_session_([0-9a-f-]{36})$")
 SESSIONS = ("session", "session_id", "sessionId", "conversation_id", "thread_id", "Helicone-Session-Id")
@@ -212,6 +214,13 @@ def _conversation(body: dict[str, Any]) -> Any:
 
 
 def _outputs(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a response, of which the last is marked if it was cut or failed."""
+    choices = response.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return with_ending(_said(response), ending(choice, response))
+
+
+def _said(response: dict[str, Any]) -> list[dict[str, Any]]:
     choices, content, output = (response.get(key) for key in OUTPUTS)
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message")
@@ -263,6 +272,8 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
             repeated = bool(messages) and inputs[:1] == messages[:1]
             inputs = [*messages, *inputs[repeated:]]
         messages = [*_with_thoughts(inputs, messages), *request.outputs]
+    if not last.outputs:
+        messages = with_ending(messages, failed_by(last.info.get("error")))
     tools = {tool["function"]["name"]: tool for request in chain for tool in request.tools}
 
     def first(name: str) -> Any:
@@ -271,6 +282,7 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
     # Where each request has another, it is the request's own id, not a session's.
     sessions = {request.session for request in chain if request.session is not None}
     outcomes = [request.outcome for request in chain if request.outcome is not None]
+    responses = [request.id for request in chain[:-1] if request.id]
     return build_trace(
         FORMAT,
         place,
@@ -284,16 +296,16 @@ def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
             model=last.model,
             outcome=outcomes[-1] if outcomes else None,
             task=first("task"),
-            info={**last.info, "requests": len(chain)},
+            info={**last.info, "requests": len(chain), **({"responses": responses} if responses else {})},
         ),
     )
 
 
 def _with_thoughts(inputs: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages sent, with the reasoning of the earlier responses, which clients do not send back."""
+    """The messages sent, with the reasoning and the ends of the earlier responses, which clients do not send back."""
     told = [
-        {**sent, "reasoning": known["reasoning"]}
-        if sent.get("role") == "assistant" == known.get("role") and known.get("reasoning") and not sent.get("reasoning")
+        {**sent, **{key: known[key] for key in NOT_SENT if known.get(key) and not sent.get(key)}}
+        if sent.get("role") == "assistant" == known.get("role")
         else sent
         for sent, known in zip(inputs, earlier, strict=False)
     ]

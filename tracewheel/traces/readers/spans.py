@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tracewheel.core.endings import ending, failed_by
 from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
@@ -41,7 +42,8 @@ DEEPEST_PATH = 20
 class Span:
     """One span. `start` is in nanoseconds since 1970, 0 if not logged. Events are pairs of name and attributes.
 
-    `annotations` are Phoenix's later evaluations of the span.
+    `annotations` are Phoenix's later evaluations of the span. `ended` is the mark of a call of a model that was cut or failed,
+    by the span's attributes and status, "" of any other (`endings`).
     """
 
     trace_id: str
@@ -52,6 +54,7 @@ class Span:
     attributes: dict[str, Any]
     events: tuple[tuple[str, dict[str, Any]], ...]
     annotations: tuple[dict[str, Any], ...] = ()
+    ended: str = ""
 
 
 def span_values(value: Any) -> list[Any]:
@@ -132,16 +135,31 @@ def read_span(value: dict[str, Any]) -> Span:
     for event in _list(value, "events"):
         if isinstance(event, dict):
             events.append((str(event.get("name", "")), attributes_of(event.get("attributes"))))
+    attributes = attributes_of(value.get("attributes")) or _below(value, "attributes")
     return Span(
         trace_id=_id(value, TRACE_KEYS) or "",
         span_id=_id(value, SPAN_KEYS) or "",
         parent_id=parent,
         name=str(value.get("name", "")),
         start=nanoseconds(next((value[key] for key in START_KEYS if value.get(key) is not None), None)),
-        attributes=attributes_of(value.get("attributes")) or _below(value, "attributes"),
+        attributes=attributes,
         events=tuple(events),
         annotations=tuple(note for note in _list(value, "annotations") if isinstance(note, dict)),
+        ended=_ended(value, attributes),
     )
+
+
+ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason", "ai.finishReason")
+
+
+def _ended(value: dict[str, Any], attributes: dict[str, Any]) -> str:
+    """How a call ended, by its finish reason, or else by the span's status or error."""
+    told = [{"finish_reason": parsed_json(attributes.get(key))} for key in ENDED_KEYS]
+    status = value.get("status")
+    code = status.get("code", status.get("status_code")) if isinstance(status, dict) else status or value.get("status_code")
+    failed = code == 2 or (isinstance(code, str) and code.upper().endswith("ERROR"))
+    message = status.get("message", status.get("description")) if isinstance(status, dict) else value.get("status_message")
+    return ending(*told) or failed_by(attributes.get("error.type") or (failed and (message or "error")))
 
 
 def _id(value: dict[str, Any], keys: tuple[str, ...]) -> str | None:

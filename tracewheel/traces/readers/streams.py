@@ -12,6 +12,7 @@ from typing import Any
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.readers.fields import object_field
 
+BROKEN = "incomplete"  # the reason of a stream that has no end
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
@@ -56,12 +57,14 @@ def _chat(events: list[dict[str, Any]]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": None}
     calls: dict[int, dict[str, Any]] = {}
     response: dict[str, Any] = {}
+    reason: Any = None
     for event in events:
-        response |= {key: event[key] for key in ("id", "model", "created", "usage") if event.get(key) is not None}
+        response |= {key: event[key] for key in ("id", "model", "created", "usage", "error") if event.get(key) is not None}
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         delta = object_field(choice, "delta")
         if choice.get("index", 0) == 0:
+            reason = choice.get("finish_reason") or reason
             for key in ("content", "reasoning_content", "reasoning", "refusal"):
                 if isinstance(delta.get(key), str):
                     message[key] = (message.get(key) or "") + delta[key]
@@ -71,7 +74,8 @@ def _chat(events: list[dict[str, Any]]) -> dict[str, Any]:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]
     if message == {"role": "assistant", "content": None}:
         return {}
-    return {**response, "choices": [{"index": 0, "message": message}]}
+    # Each vendor's stream ends with the reason.
+    return {**response, "choices": [{"index": 0, "message": message, "finish_reason": reason or BROKEN}]}
 
 
 def _add_call(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
@@ -89,13 +93,15 @@ def _gemini(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Each event of Gemini is a response with the next parts of its content."""
     response: dict[str, Any] = {}
     parts: list[Any] = []
+    reason: Any = None
     for event in events:
         response |= {key: value for key, value in event.items() if value is not None}
         candidates = event.get("candidates")
         first = candidates[0] if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict) else {}
+        reason = first.get("finishReason") or reason
         said = object_field(first, "content").get("parts")
         parts += said if isinstance(said, list) else []
-    return {**response, "candidates": [{"content": {"role": "model", "parts": parts}}]}
+    return {**response, "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason or BROKEN}]}
 
 
 def _anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,7 +121,8 @@ def _anthropic(events: list[dict[str, Any]]) -> dict[str, Any]:
                     blocks[index][key] = blocks[index].get(key, "") + delta[key]
             case "message_delta":
                 response |= event.get("delta") or {}
-    return {**response, "content": [_block(blocks[index]) for index in sorted(blocks)]}
+    said = {"content": [_block(blocks[index]) for index in sorted(blocks)]}
+    return {**response, **said, "stop_reason": response.get("stop_reason") or BROKEN}
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:

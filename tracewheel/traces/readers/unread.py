@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from tracewheel.core.endings import UNFINISHED
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
@@ -18,8 +19,8 @@ UNREAD = "content was not read"
 # What the conversion of messages reads, besides these names' own checks.
 READ = {"role", "type", "content", "parts", "text", "tool_calls", "toolCalls", "function_call", "functionCall"}
 READ |= {"toolInvocations", "additional_kwargs", "reasoning", "reasoning_content", "refusal", "name", "summary"}
-READ |= {"tool_call_id", "toolCallId", "invalid_tool_calls"}
-STORED = {"role", "content", "tool_calls", "tool_call_id", "name", "reasoning"}
+READ |= {"tool_call_id", "toolCallId", "invalid_tool_calls", UNFINISHED}
+STORED = {"role", "content", "tool_calls", "tool_call_id", "name", "reasoning", UNFINISHED}
 # Names under which some log keeps what was said or called, in lower case and without "_".
 CONTENT = {"text", "texts", "content", "contents", "parts", "blocks", "segments", "delta", "utterance", "completion", "answer"}
 CONTENT |= {"reply", "refusal", "audio", "image", "images", "imageurl", "video", "videos", "attachments"}

@@ -146,6 +146,12 @@ class Redactor:
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
+    def identity(self, field: str, name: str) -> str:
+        """The name of a `user`, a `session`, a `task` or a trace (`id`), as it is stored."""
+        empty: dict[str, Any] = {"id": "", "messages": [], "tools": [], "environment": None, "session": None, "user": None}
+        rest: dict[str, Any] = {"created": None, "model": None, "outcome": None, "source_file": "", "source_line": 1}
+        return str(getattr(self.trace(Trace(**{**empty, **rest, field: name}))[0], field))
+
     def _is_suspicious(self, raw: bytes) -> bool:
         """Whether bytes may hold a value to redact. Fast; False is certain."""
         return self._triggers.fire(raw) or self._known.may_be_in(raw)
@@ -186,9 +192,9 @@ class Redactor:
         """Whether bytes may hold a secret that `look_for_learned` searches for; letters may be escaped."""
         return self._known.may_be_in(data) or ESCAPE.search(data) is not None
 
-    def name(self, name: str, label: str = "file") -> str:
-        """The name of a file, or of what the label says; a consistent pseudonym if it holds a secret or personal data."""
-        return identity_pseudonym(label, name, self._key) if self._find(name, Search(Pseudonyms())) else name
+    def name(self, name: str) -> str:
+        """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
+        return self.hidden_name(name) if self._find(name, Search(Pseudonyms())) else name
 
     def hidden_name(self, name: str) -> str:
         """The pseudonym for the name of a file."""

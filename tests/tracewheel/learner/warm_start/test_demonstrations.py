@@ -149,3 +149,18 @@ def test_a_demonstration_that_no_template_can_write_is_left_out_and_counted(rend
     examples = demonstration_examples(episodes_of(good, failed), renderer, ["multi_turn"], left_out)
     assert examples == demonstration_examples(episodes_of(good), renderer, ["multi_turn"])
     assert left_out == {"a call with broken arguments": 1}
+
+
+def test_no_example_teaches_a_turn_that_was_cut(renderer, tasks):
+    good = play(tasks[0], solution(tasks[0]))
+    turns = [place for place, message in enumerate(good) if message["role"] == "assistant"]
+    ends_cut, went_on = (
+        [{**message, "unfinished": "cut: length"} if place == at else message for place, message in enumerate(good)]
+        for at in (turns[-1], turns[0])
+    )
+    left_out = Counter()
+    [whole] = demonstration_examples(episodes_of(good), renderer, ["multi_turn"])
+    [rest] = demonstration_examples(episodes_of(ends_cut, went_on), renderer, ["multi_turn"], left_out)
+    assert left_out == {"its last turn was cut off or failed": 1}
+    assert rest["input_ids"] == whole["input_ids"]  # the mark is not said
+    assert spoken(renderer, rest) == spoken(renderer, whole)[1:]
