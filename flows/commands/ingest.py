@@ -224,10 +224,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if short := shortfall(result):
         look_at, tone = short, "bad"
     elif said and "unreadable" in said:
-        look_at, tone = (
-            f"{number(said['unreadable']['rows'])} rows are no outcome; the first is {said['unreadable']['first']}",
-            "warning",
-        )
+        bad = said["unreadable"]
+        look_at, tone = f"rows without an outcome: {number(bad['rows'])}, the first {bad['first']}", "warning"
     elif not added["read"] and not (said and said.get("new")):
         look_at = "nothing new in these logs; --full reads them again"
     elif result["quarantined"]:

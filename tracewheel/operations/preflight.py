@@ -31,7 +31,7 @@ from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import find_logs
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 
@@ -124,7 +124,7 @@ def _verifiers(looked: _Looked) -> Iterator[Line]:
 
 def _logs(looked: _Looked) -> Iterator[Line]:
     config = looked.config.ingest
-    files = find_files(config.paths)
+    files = find_logs(config)
     if not files:
         raise DataError(f"ingest.paths: no file matches {', '.join(config.paths)}")
     bad: list[tuple[str, Quarantined]] = []
