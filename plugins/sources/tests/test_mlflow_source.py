@@ -133,6 +133,19 @@ def test_the_command_reads_from_the_store(store, tmp_path, capsys):
         assert (added["kept"], added["duplicates"]) == expected
 
 
+def test_later_assessments_become_the_outcome_of_the_trace_that_is_stored(store, tmp_path, capsys):
+    arguments = ["ingest", f"mlflow:{store}/agents", "--out", str(tmp_path / "out"), "--json"]
+    programs, people = log_trace("eve"), log_trace("kim")
+    assert main(arguments) == 0
+    mlflow.log_feedback(trace_id=programs, name="reward", value=1.0)
+    by_hand = mlflow.entities.AssessmentSource(source_type="HUMAN", source_id="ada")
+    mlflow.log_feedback(trace_id=people, name="success", value=False, source=by_hand)
+    assert main(arguments) == 0
+    capsys.readouterr()
+    rows = pandas.read_parquet(tmp_path / "out/traces.parquet").to_dict("records")
+    assert {row["user"]: row["outcome"] for row in rows} == {"ada": 1.0, "bob": 0.0, "eve": 1.0, "kim": 0.0}
+
+
 @pytest.fixture
 def server(store):
     """MLflow's own server over the store."""
@@ -156,6 +169,7 @@ def server(store):
         process.wait(30)
 
 
+@pytest.mark.slow
 def test_mlflows_own_server_is_read_over_http(server, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     arguments = ["ingest", "mlflow:agents", "--out", str(tmp_path / "out"), "--json"]

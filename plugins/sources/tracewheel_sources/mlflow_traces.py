@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tracewheel import ConfigError, InfrastructureError
+from tracewheel import ConfigError, InfrastructureError, LoggedScore, judge_of, judged_of, list_field, object_field
 from tracewheel_sources.addresses import number_of, read_address
 
 PAGE = 100
@@ -97,6 +97,7 @@ class MlflowSource:
                     continue
                 seen[trace.info.trace_id] = [trace.info.timestamp_ms, digest]
                 lines.append(client.get_trace(trace.info.trace_id).to_json())
+                lines += [json.dumps(label) for label in _labels(info)]
             if lines:
                 name = hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
                 (folder / f"traces-{page[0].info.timestamp_ms}-{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
@@ -106,3 +107,15 @@ class MlflowSource:
             if not token:
                 break
         yield {"from": oldest, "seen": {name: value for name, value in seen.items() if value[0] >= oldest}}
+
+
+def _labels(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """People's verdicts on a trace as lines of outcomes; the trace itself has those of programs and models."""
+    for one in list_field(info, "assessments"):
+        value = object_field(one, "feedback").get("value")
+        score = LoggedScore(one.get("assessment_name"), value, judge_of(object_field(one, "source").get("source_type")))
+        if score.judge != "person" or one.get("span_id") or one.get("valid") is False:
+            continue
+        if (verdict := judged_of([score])) is not None:
+            said = {"kind": "label", "said": one.get("last_update_time")}
+            yield {"type": "tracewheel.outcome", "id": info["trace_id"], "value": verdict, **said}
