@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.files import read_json
@@ -27,6 +27,7 @@ FOLDER = "sources"  # in the work folder
 STATE, WRITING, STAGED = ".source.json", ".writing", ".staged-"
 ADDRESS = re.compile(r"([a-z][a-z0-9]+):(.*)", re.DOTALL)
 LONGEST = 240  # bytes of a folder's name
+_given: dict[str, str] = {}  # the folders of addresses that the user gave: none is called because a folder has its name
 
 
 class Source(Protocol):
@@ -80,13 +81,14 @@ def located(paths: Sequence[str], folder: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: an address is too long, or holds a password.
     """
-    return tuple(str(folder / _name(path)) if is_source(path) else path for path in paths)
+    found = {path: str(folder / _name(path)) for path in paths if is_source(path)}
+    _given.update({place: address for address, place in found.items()})
+    return tuple(found.get(path, path) for path in paths)
 
 
-def address_in(path: str | Path) -> str | None:
-    """The address of the source whose files a folder has; None of another path."""
-    name = unquote(Path(path).name)
-    return name if "%3A" in Path(path).name and is_source(name) else None
+def address_in(path: str) -> str | None:
+    """The address of the source whose files a folder has; None of another path, whatever it is called."""
+    return _given.get(path)
 
 
 def _name(address: str) -> str:

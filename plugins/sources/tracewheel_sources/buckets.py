@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tracewheel import ConfigError, InfrastructureError, is_log_name
+from tracewheel import ConfigError, InfrastructureError, TracewheelError, is_log_name
 
 BLOCK = 1 << 20
 COMMIT = 256 << 20  # bytes that a kill may lose
@@ -67,8 +67,10 @@ class Bucket:
                     yield {"objects": known}
         except FileNotFoundError as error:
             raise ConfigError(f"{self.protocol}://{self._root}: no such bucket or folder") from error
-        except OSError as error:
-            raise InfrastructureError(f"{self.protocol}://{self._root}: {error!s:.300}") from error
+        except TracewheelError:
+            raise
+        except Exception as error:  # each cloud's library has its own
+            raise InfrastructureError(f"{self.protocol}://{self._root}: {type(error).__name__}: {error!s:.300}") from error
         yield {"objects": known}
 
     def _local(self, path: str) -> PurePosixPath | None:

@@ -138,7 +138,7 @@ class Receiver:
             try:
                 with self._lock:
                     safe = [self._redacted(item) for item in together]
-            except SecretError as error:
+            except (SecretError, TypeError) as error:  # of a type: half of a surrogate pair, or a number beyond 64 bits
                 rejected, why = rejected + len(together), str(error)
                 continue
             try:

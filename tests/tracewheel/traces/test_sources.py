@@ -68,6 +68,15 @@ def test_a_profile_reads_a_source_in_its_work_folder(tmp_path):
     assert resolve_config(str(profile), None, "elsewhere").ingest.paths[0] == "elsewhere/sources/desk%3A2"
 
 
+def test_a_folder_that_is_called_like_a_source_is_a_folder(tmp_path):
+    """Whoever made it would have our credentials sent to an address of theirs."""
+    folder = tmp_path / "desk%3A2"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text("{}\n")
+    assert fetch_new([str(folder)]) == []
+    assert address_in(str(folder)) is None
+
+
 @pytest.mark.parametrize(
     ("address", "says"), [("desk://me:secret@host", "no name or password"), (f"desk:{'x' * 300}", "at most 240 bytes")]
 )
@@ -90,9 +99,11 @@ def test_two_processes_do_not_fetch_from_one_source_at_once(tmp_path):
 
 KILLED = """
 import os, sys
+from pathlib import Path
 from tests.tracewheel.traces.test_sources import Desk
-from tracewheel.traces.sources import SOURCES, fetch_new
+from tracewheel.traces.sources import SOURCES, fetch_new, located
 SOURCES["desk"] = Desk
+paths = located(["desk:3"], Path(sys.argv[1]))
 left, replace = int(sys.argv[2]), os.replace
 def dying(*names):
     global left
@@ -101,7 +112,7 @@ def dying(*names):
         os._exit(9)
     replace(*names)
 os.replace = dying
-fetch_new([sys.argv[1]])
+fetch_new(paths)
 """
 
 
@@ -109,7 +120,7 @@ fetch_new([sys.argv[1]])
 def test_a_kill_at_any_step_neither_loses_nor_doubles(tmp_path, steps):
     """A commit replaces two files: the state, and then what was fetched."""
     (path,) = located(["desk:3"], tmp_path)
-    ended = subprocess.run([sys.executable, "-c", KILLED, path, str(steps)], check=False)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(steps)], check=False)
     assert ended.returncode == (9 if steps < 6 else 0)
     assert days(path) == [f"day-{day}" for day in range(1, steps // 2 + 1)]
     assert fetch_new([path])[0].files == 3 - (steps + 1) // 2
