@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from tracewheel.core.endings import ending, failed_by
 from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
 from tracewheel.core.types import Trace
@@ -92,7 +94,8 @@ def _event_name(record: dict[str, Any]) -> str:
 
 
 def read_spans(values: list[dict[str, Any]]) -> list[Span]:
-    """The spans of a trace in order, each with the events that were logged in it as records."""
+    """The spans of a trace in order, with the events that were logged in them as records; what was sent twice counts once."""
+    values = list({orjson.dumps(value, option=orjson.OPT_SORT_KEYS): value for value in values}.values())
     records: dict[str, list[Span]] = {}
     for value in filter(is_event, values):
         record = _read_record(value)
