@@ -205,8 +205,8 @@ def main() -> None:
     print(text)
     if options.out:
         what = (
-            f"`python benchmarks/late_outcomes.py`, seed {options.seed}, on two busy cores: 80% of the outcomes come 1 to 5 days "
-            "after the\nconversation, 5% are corrected; ingests are killed at random moments."
+            f"`python benchmarks/late_outcomes.py`, seed {options.seed}, on two busy cores: 80% of the outcomes come 1 to 5 "
+            "days after the\nconversation, 5% are corrected; ingests are killed at random moments."
         )
         options.out.write_text(f"# Outcomes that come late\n\n{what}\n\n{text}\n")
 
