@@ -104,7 +104,7 @@ def with_ending(messages: list[Message], mark: str) -> list[Message]:
     """The messages, of which the last has the mark; unchanged without one."""
     if not mark or not messages:
         return messages
-    return [*messages[:-1], {UNFINISHED: mark} | messages[-1]]
+    return [*messages[:-1], {**messages[-1], UNFINISHED: mark}]
 
 
 # What exporters write where they cut a text: at its end, or (LiteLLM) in the place of its middle.

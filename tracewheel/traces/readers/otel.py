@@ -12,7 +12,7 @@ from typing import Any
 from tracewheel.traces.readers.content import as_text, read_parts
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun
 from tracewheel.traces.readers.dialects import as_chat, parsed_json
-from tracewheel.traces.readers.spans import Span, SpanConventions, first_text, nested_attributes, span_reader
+from tracewheel.traces.readers.spans import Span, SpanConventions, ended_by, first_text, nested_attributes, span_reader
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "otel"
@@ -66,7 +66,8 @@ def _model_call(span: Span) -> ModelCall | None:
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
-    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes), span.ended)
+    ended = span.ended or ended_by({}, attributes)
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes), ended)
 
 
 def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
