@@ -46,6 +46,7 @@ from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.missing import ADVICE
+from tracewheel.traces.sources import fetch_new
 
 DESCRIPTION = (
     "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
@@ -95,6 +96,7 @@ def run_alone(
     config = resolve_config(profile, overrides, run_dir)
     with in_order(), in_turn(config, scheduled=False):
         reporter = TerminalReporter()
+        _fetch(config, reporter)
         run = screened(begin_run(config, reporter, driver, fresh=fresh), fresh=fresh)
         if scheduled and (reason := nothing_new(run)):
             return {"skipped": reason}
@@ -106,6 +108,7 @@ def run_alone(
 def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False) -> State[Any]:
     """What `retrain` does when its turn has come."""
     reporter = TerminalReporter()
+    _fetch(config, reporter)
     if scheduled and waits_for_logs(config):
         return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
     run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh, tell=scheduled)
@@ -114,6 +117,12 @@ def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False)
             note_tick(config.work_dir)
         return skipped(run, reason)
     return ending(run, lambda: whole(run, reporter, scheduled=scheduled))
+
+
+def _fetch(config: RetrainConfig, reporter: TerminalReporter) -> None:
+    """Fetch what sources of logs have that is new."""
+    for found in fetch_new(config.ingest.paths):
+        reporter.say(f"{found.address}: {found.lines} new lines")
 
 
 def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str, Any]:

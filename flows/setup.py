@@ -9,6 +9,7 @@ from pathlib import Path
 from tracewheel.config import RetrainConfig, TrackingConfig, load_config
 from tracewheel.core.store import disk_errors
 from tracewheel.core.threads import warn_if_spinning
+from tracewheel.traces.sources import FOLDER, located
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -26,7 +27,7 @@ QUIET = {
 
 
 def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: str | None = None) -> RetrainConfig:
-    """Read a profile. With `run_dir`, everything a run makes goes there.
+    """Read a profile. With `run_dir`, everything a run makes goes there; a source of logs becomes the folder of its files.
 
     That is the store, the records, and the MLflow store too unless the profile or an override names one:
     runs in different folders do not share a champion.
@@ -35,12 +36,15 @@ def resolve_config(profile: str, overrides: list[str] | None = None, run_dir: st
         ConfigError: the profile or an override is invalid.
     """
     config = load_config(profile, overrides)
-    if run_dir is None:
+    if run_dir is not None:
+        tracking = config.tracking
+        if "uri" not in tracking.model_fields_set:
+            tracking = TrackingConfig(**{**tracking.model_dump(), "uri": f"sqlite:///{run_dir}/mlflow.db"})
+        config = config.model_copy(update={"work_dir": run_dir, "tracking": tracking})
+    paths = located(config.ingest.paths, Path(config.work_dir) / FOLDER)
+    if paths == config.ingest.paths:
         return config
-    tracking = config.tracking
-    if "uri" not in tracking.model_fields_set:
-        tracking = TrackingConfig(**{**tracking.model_dump(), "uri": f"sqlite:///{run_dir}/mlflow.db"})
-    return config.model_copy(update={"work_dir": run_dir, "tracking": tracking})
+    return config.model_copy(update={"ingest": config.ingest.model_copy(update={"paths": paths})})
 
 
 def prepare_environment(work_dir: str | None, *, debug: bool = False) -> None:

@@ -1,12 +1,11 @@
-"""`tracewheel ingest`: logs from files, folders and MLflow; or a profile's logs, as `dvc.yaml` calls it."""
+"""`tracewheel ingest`: logs from files, folders and sources; or a profile's logs, as `dvc.yaml` calls it."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import shlex
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,10 @@ def _format(name: str) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="files, folders or globs, also .gz and .zst; or one YAML profile"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="files, folders or globs, also .gz and .zst; sources, such as mlflow:EXPERIMENT; or one YAML profile",
     )
     parser.add_argument(
         "--format",
@@ -73,9 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="leave out who is listed there (forgotten.json of a work folder; a profile's own is always read)",
     )
     parser.add_argument("--full", action="store_true", help="read everything again, and replace what is in DIR")
-    parser.add_argument("--mlflow-uri", metavar="URI", help="tracking store to read traces from")
-    parser.add_argument("--experiment", metavar="NAME", help="experiment whose traces are read from there")
-    parser.add_argument("--filter", metavar="TEXT", help="which of them, as in \"attributes.status = 'OK'\"")
+    parser.add_argument("--dry-run", action="store_true", help="only say what sources have that is new")
     set_option(parser)
     parser.add_argument("--run-dir", metavar="DIR", help="with a profile: instead of its work_dir")
     parser.add_argument("--out", metavar="DIR", help="folder to write; what is in it stays and is added to")
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from flows.console.explained import explain
 
         return explain(options)
-    if not options.out:
+    if not options.out and not options.dry_run:
         raise InputError("--out DIR is missing: the folder to write to (--explain FILE only shows a record)")
     if options.record is not None:
         raise InputError("--record: only with --explain FILE")
@@ -102,18 +102,24 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.config.loading import load_ingest_config
     from tracewheel.traces.forgotten import NOBODY, read_forgotten_file
     from tracewheel.traces.ingest import ingest_new
+    from tracewheel.traces.sources import fetch_new, located
 
-    config = load_ingest_config(tuple(options.paths), options.format, options.overrides, options.readers, options.outcomes)
+    if not options.paths and not options.outcomes:
+        raise InputError("nothing to read: give a PATH, or --outcomes FILE")
+    options.paths = paths = located(options.paths, Path(f"{options.out}-sources"))
+    if options.dry_run:
+        return _waiting(paths)
+    fetch_new(paths)
+    config = load_ingest_config(paths, options.format, options.overrides, options.readers, options.outcomes)
     forgotten = read_forgotten_file(Path(options.forgotten)) if options.forgotten else NOBODY
-    with _mlflow_traces(options) as passing, _progress(config, options, passing) as watch:
-        report = ingest_new(config, Path(options.out), full=options.full, passing=passing, watch=watch, forgotten=forgotten)
+    with _progress(config, options) as watch:
+        report = ingest_new(config, Path(options.out), full=options.full, watch=watch, forgotten=forgotten)
     return _checked(config, {"out": options.out, **report})
 
 
 def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     needs_one = (
         ("--format", options.format),
-        ("--mlflow-uri", options.mlflow_uri),
         ("--full", options.full),
         ("--reader", options.readers),
         ("--outcomes", options.outcomes),
@@ -126,10 +132,14 @@ def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.traces.forgotten import read_forgotten
     from tracewheel.traces.ingest import ingest
     from tracewheel.traces.snapshot import take_snapshot
+    from tracewheel.traces.sources import fetch_new
 
     config = resolve_config(options.paths[0], options.overrides, options.run_dir)
     config.require("ingest.paths")
     prepare_environment(None, debug=options.debug)
+    if options.dry_run:
+        return _waiting(config.ingest.paths)
+    fetch_new(config.ingest.paths)
     snapshot = replace(take_snapshot(config.ingest), forgotten=read_forgotten(config.work_dir))
     report = produce_whole(Path(options.out), lambda out: ingest(config.ingest, out, snapshot))
     return _checked(config.ingest, {"out": options.out, **report})
@@ -148,28 +158,17 @@ def _checked(config: IngestConfig, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-@contextlib.contextmanager
-def _mlflow_traces(options: argparse.Namespace) -> Iterator[dict[str, Path]]:
-    """MLflow's traces as a temporary file."""
-    if not options.mlflow_uri:
-        if not options.paths and not options.outcomes:
-            raise InputError("nothing to read: give a PATH, --outcomes FILE, or --mlflow-uri with --experiment")
-        if options.experiment or options.filter:
-            raise InputError("--experiment and --filter are for traces in MLflow: give --mlflow-uri too")
-        yield {}
-        return
-    if not options.experiment:
-        raise InputError("--mlflow-uri: which experiment? give --experiment")
-    from tasks.tracking.mlflow_traces import write_traces
+def _waiting(paths: Sequence[str]) -> dict[str, Any]:
+    """What sources have that is new; nothing is kept of it."""
+    from tracewheel.traces.sources import fetch_new
 
-    with tempfile.TemporaryDirectory(prefix="tracewheel-mlflow-") as folder:
-        file = Path(folder) / "traces.jsonl"
-        write_traces(file, options.mlflow_uri, options.experiment, options.filter)
-        yield {f"mlflow/{options.experiment}": file}
+    found = fetch_new(paths, dry_run=True)
+    lines = [f"{one.address}: {number(one.lines)} lines in {one.files} files, {number(one.bytes)} bytes\n" for one in found]
+    return {"sources": [one._asdict() for one in found], "show": "".join(lines) or "none of these paths is a source\n"}
 
 
 @contextlib.contextmanager
-def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[str, Path]) -> Iterator[Callable[[int], None]]:
+def _progress(config: IngestConfig, options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
     """A bar of the bytes read, on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -180,7 +179,7 @@ def _progress(config: IngestConfig, options: argparse.Namespace, passing: dict[s
     if not console.is_terminal:
         yield lambda done: None
         return
-    sizes = [path.stat().st_size for path in [*find_files(config.paths, without=Path(options.out)).values(), *passing.values()]]
+    sizes = [path.stat().st_size for path in find_files(config.paths, without=Path(options.out)).values()]
     columns = (TextColumn("ingest"), BarColumn(bar_width=30), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("ingest", total=sum(sizes))
@@ -225,10 +224,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if short := shortfall(result):
         look_at, tone = short, "bad"
     elif said and "unreadable" in said:
-        look_at, tone = (
-            f"{number(said['unreadable']['rows'])} rows are no outcome; the first is {said['unreadable']['first']}",
-            "warning",
-        )
+        bad = said["unreadable"]
+        look_at, tone = f"rows without an outcome: {number(bad['rows'])}, the first {bad['first']}", "warning"
     elif not added["read"] and not (said and said.get("new")):
         look_at = "nothing new in these logs; --full reads them again"
     elif result["quarantined"]:

@@ -30,6 +30,7 @@ NOW = {
 }
 WHEELS = {
     "backtest": "lab",
+    "collect": "sources",
     "export-gguf": "lab",
     "export-openlineage": "lab",
     "export-traces": "lab",
@@ -48,6 +49,8 @@ def moved(words: Sequence[str]) -> str:
         return f"tracewheel {first}{rest} is now tracewheel {NOW[first]}{rest}"
     if first == "export" and re.search(r"--format[ =]gguf\b", " ".join(words)):
         return "tracewheel export --format gguf is now --format merged, and then tracewheel export-gguf (wheel tracewheel-lab)"
+    if first == "ingest" and "--mlflow-uri" in words:
+        return "tracewheel ingest --mlflow-uri URI --experiment NAME is a source now: tracewheel ingest mlflow:URI/NAME"
     if first in WHEELS:
         from flows.commands.command import find_commands
 

@@ -29,8 +29,8 @@ def explain(options: argparse.Namespace) -> dict[str, Any]:
     """
     from tracewheel.traces.explain import explain_record
 
-    if options.out or options.full or options.mlflow_uri:
-        raise InputError("--explain writes nothing: leave out --out, --full and --mlflow-uri")
+    if options.out or options.full or options.dry_run:
+        raise InputError("--explain writes nothing: leave out --out, --full and --dry-run")
     path, line = Path(options.explain), None
     place = re.fullmatch(r"(.+):(\d+)", options.explain)
     if place and not path.exists():

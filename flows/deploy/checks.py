@@ -19,7 +19,7 @@ from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
 from tracewheel.core.store import disk_errors
 from tracewheel.policy.adapters import MODEL_FOLDER, no_base
 from tracewheel.policy.gguf_base import gguf_file, is_gguf
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import find_logs
 
 PROCESS_POOL = "process"
 # A default training set has 72 tasks; most records are another attempt at a known one.
@@ -208,7 +208,7 @@ def check_profile(config: RetrainConfig, *, empty: bool = False) -> None:
     """
     config.require(*WITHOUT_DEFAULT)
     if not empty:
-        find_files(config.ingest.paths)
+        find_logs(config.ingest)
     _check_base(config.policy.base)
     folder = Path(config.work_dir)
     with disk_errors(folder):

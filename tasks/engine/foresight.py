@@ -183,7 +183,7 @@ def lengths_of(run: Run, curated: Path | None) -> Lengths:
 
 
 def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
-    from tracewheel.traces.ingest import find_files
+    from tracewheel.traces.discovery import find_logs
     from tracewheel.traces.readers.plugins import own_readers
     from tracewheel.traces.readers.reading import read_traces
 
@@ -191,7 +191,7 @@ def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
     spoken: list[tuple[Any, Any]] = []
     prompts: Counter[str] = Counter()
     ingest = config.ingest
-    for item in read_traces(find_files(ingest.paths), ingest.format, own_readers(ingest.readers), ingest.fields):
+    for item in read_traces(find_logs(ingest), ingest.format, own_readers(ingest.readers), ingest.fields):
         if isinstance(item, Trace):
             prompts[next((str(message["content"]) for message in item.messages if message["role"] == "user"), "")] += 1
             if len(spoken) < READ and any(message["role"] == "assistant" for message in item.messages):

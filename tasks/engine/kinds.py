@@ -77,7 +77,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     yield Named("learner", "tracewheel.learner.update", Code(_modules(POLICY_GRADIENT)))
     kinds = [advantage.kind, *(["kl_to_go"] if learner.kl.credit == "to_go" else [])]
     places = [ADVANTAGES[kind] for kind in kinds if kind in ADVANTAGES]
-    yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places)))
+    yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places), own_modules([advantage.kind])))
     yield Named("learner", "tracewheel.learner.losses.policy", Code(_modules(SURROGATES[learner.surrogate.kind])))
 
 

@@ -25,7 +25,7 @@ from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, base_hash
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
-from tracewheel.traces.discovery import find_files
+from tracewheel.traces.discovery import find_logs
 from tracewheel.traces.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Run:
             DataError: a trace file, the base model, the recording or a benchmark is missing.
         """
         config.require(*WITHOUT_DEFAULT)
-        find_files(config.ingest.paths)
+        find_logs(config.ingest)
         other_inputs(config)
         return cls.on(config, "")
 

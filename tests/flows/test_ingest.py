@@ -87,8 +87,8 @@ def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
         (("nowhere.jsonl",), "nowhere.jsonl: no such trace file"),
         (("PROFILE", "LOG"), "a profile names its logs itself"),
         (("PROFILE", "--format", "atif"), "a profile names its logs itself"),
-        (("LOG", "--filter", "x"), "give --mlflow-uri too"),
-        (("--mlflow-uri", "sqlite:///x.db"), "which experiment?"),
+        (("--mlflow-uri", "sqlite:///x.db"), "a source now"),
+        (("no_such:thing",), "no_such:thing: no such trace file"),
         (("LOG", "--set", "seed=1"), "only ingest settings"),
         (("LOG", "--set", "ingest.colour=red"), "colour: no such key"),
         (("LOG", "--set", "ingest=3"), "holds keys, not a value"),
@@ -101,3 +101,17 @@ def test_errors_say_what_to_do(run, log, profile, tmp_path, arguments, message):
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_outcomes_alone_is_joined_to_a_folder(run, tmp_path):
+    (tmp_path / "log.jsonl").write_text(json.dumps(RECORD | {"id": "a", "session": "s"}) + "\n")
+    assert run(tmp_path / "log.jsonl", "--out", tmp_path / "out")[0] == 0
+    (tmp_path / "said.csv").write_text("Conversation ID,Rating\ns,5\ns,none\nother,1\n")
+    given = ("--outcomes", tmp_path / "said.csv", "--set", "ingest.outcomes.success_from={label: 4}", "--out", tmp_path / "out")
+    code, out, _ = run(*given)
+    assert code == 0 and "rows without an outcome: 1, the first outcomes/said.csv:3" in " ".join(out.split())
+    assert "without their trace yet" in out
+    assert pandas.read_parquet(tmp_path / "out/traces.parquet")["outcome"].tolist() == [1.0]
+    code, _, err = run("--outcomes", tmp_path / "gone.csv", "--out", tmp_path / "out")
+    assert code == 2 and "gone.csv: no such trace file (ingest.outcomes.paths)" in err
+    assert run("--out", tmp_path / "out")[0] == 2

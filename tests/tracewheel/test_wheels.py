@@ -24,6 +24,7 @@ GROUPS = {
     "worlds": "world",
     "log_formats": "log format",
     "log_files": "log file",
+    "sources": "source",
 }
 
 

@@ -96,6 +96,7 @@ def _given() -> list[str]:
 
 
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
+SOURCES = "tracewheel-sources"
 _LOG_FORMATS = (
     "atif", "autogen", "bedrock", "claude_code", "codex", "gemini", "gemini_cli", "google_adk", "inspect", "langchain",
     "langfuse", "langgraph", "langsmith", "mini_swe_agent", "mlflow", "openai_agents", "openhands", "openinference",
@@ -114,6 +115,7 @@ WHEELS: dict[str, dict[str, str]] = {
     },
     "log format": dict.fromkeys(_LOG_FORMATS, LOGS),
     "log file": {"eval": LOGS},
+    "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
     "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
 }
 

@@ -47,7 +47,10 @@ def without_task(recorded: Mapping[str, Any]) -> str:
         first = "take the right field, or one on a scale that ends at 1, with ingest.fields.outcome"
     else:
         cause = f"none of {traces} traces has an outcome, and its tasks come from successes"
-        first = "name the field that holds it with ingest.fields.outcome (docs/traces.md)"
+        first = (
+            "name the field that holds it with ingest.fields.outcome, or a file of outcomes that came later with "
+            "ingest.outcomes.paths (docs/traces.md)"
+        )
     return (
         f"{cause}. Ways on: {first}; let a judge score the traces and log its score as the outcome (docs/judges.md); collect "
         "people's feedback and see it with `tracewheel runs labels`; or give an environment, whose verifier decides "

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -131,7 +131,90 @@ TURN = 0.0005  # seconds that a thread beside the loop runs while the loop waits
 IDLE = 75  # seconds that a connection stays open between two turns, while the program's tools run
 
 
-class GatewayServer:
+class AppServer:
+    """An application on a port, in a thread. Use it as a context manager:
+
+        with AppServer(Starlette(routes=routes), "127.0.0.1", 0) as server:
+            httpx.get(server.url())
+
+    Args:
+        app: Who answers. Its coroutines run in the server's loop.
+        host: Where to listen.
+        port: 0 for any free one.
+        whole: Seconds in which a request must have come whole.
+
+    Attributes:
+        loop: Where the application's coroutines run, once it serves.
+
+    Raises:
+        InputError: the port is taken or not allowed.
+    """
+
+    def __init__(self, app: Starlette, host: str, port: int, whole: float = Limits.whole) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, port), family=family, backlog=1024)
+        except (OSError, OverflowError) as error:
+            raise InputError(f"cannot listen on {host}:{port}: {error}") from error
+        # asyncio does it only for sockets that name their protocol: an answer's body would wait 40 ms behind its head.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            app,
+            http=timed(whole),
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Serve.
+
+        Raises:
+            InfrastructureError: the server does not start.
+        """
+        sys.setswitchinterval(min(sys.getswitchinterval(), TURN))
+        self._thread.start()
+        end = time.monotonic() + START
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > end:
+                raise InfrastructureError(f"the server does not start on {self.host}:{self.port}")
+            time.sleep(0.005)
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; requests in progress are cancelled after a second."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(STOP)
+        self._socket.close()
+
+    def url(self, episode: str | None = None) -> str:
+        """The address; of a gateway, the base URL for Anthropic's clients, where an episode may have its own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}" + ("" if episode is None else f"/e/{episode}")
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[self._socket])
+
+
+class GatewayServer(AppServer):
     """The door on a port. Use it as a context manager:
 
         with GatewayServer(door) as server:
@@ -144,9 +227,6 @@ class GatewayServer:
         limits: Of requests and streams.
         routes: More paths, which go before the door's.
 
-    Attributes:
-        loop: Where the door's coroutines run, once it serves.
-
     Raises:
         InputError: the port is taken or not allowed.
     """
@@ -154,69 +234,9 @@ class GatewayServer:
     def __init__(
         self, door: Door, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()
     ) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host, port), family=family, backlog=1024)
-        except (OSError, OverflowError) as error:
-            raise InputError(f"cannot listen on {host}:{port}: {error}") from error
-        # asyncio does it only for sockets that name their protocol: an answer's body would wait 40 ms behind its head.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.host, self.port = host, int(self._socket.getsockname()[1])
         limits = limits or Limits()
-        config = uvicorn.Config(
-            create_app(door, limits, routes),
-            http=timed(limits.whole),
-            ws="none",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            timeout_keep_alive=IDLE,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
-
-    def __enter__(self) -> GatewayServer:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> GatewayServer:
-        """Serve.
-
-        Raises:
-            InfrastructureError: the server does not start.
-        """
-        sys.setswitchinterval(min(sys.getswitchinterval(), TURN))
-        self._thread.start()
-        end = time.monotonic() + START
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > end:
-                raise InfrastructureError(f"the gateway does not start on {self.host}:{self.port}")
-            time.sleep(0.005)
-        return self
-
-    def stop(self) -> None:
-        """Stop serving; requests in progress are cancelled after a second."""
-        self._server.should_exit = True
-        if self._thread.ident is not None:
-            self._thread.join(STOP)
-        self._socket.close()
+        super().__init__(create_app(door, limits, routes), host, port, limits.whole)
 
     def openai_url(self, episode: str | None = None) -> str:
         """The base URL for OpenAI's clients."""
         return f"{self.url(episode)}/v1"
-
-    def url(self, episode: str | None = None) -> str:
-        """The base URL for Anthropic's clients."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}" + ("" if episode is None else f"/e/{episode}")
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        await self._server.serve(sockets=[self._socket])

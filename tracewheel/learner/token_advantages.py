@@ -13,7 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.config import BatchAdvantageConfig, DomainAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
+from tracewheel.config import (
+    BatchAdvantageConfig,
+    DomainAdvantageConfig,
+    GaeAdvantageConfig,
+    PolicyGradientConfig,
+    SuccessAdvantageConfig,
+)
 from tracewheel.core.errors import DataError
 from tracewheel.learner.advantages import (
     advantage_function,
@@ -46,7 +52,7 @@ def advantages_by_group(
     Returns:
         The positions of the rows that take part, and for every row the advantage of each of its tokens.
     """
-    if config.advantage.kind == "success":
+    if isinstance(config.advantage, SuccessAdvantageConfig):
         reached = table.frame["outcome" if "outcome" in table.frame else "total"]  # process rewards do not make a success
         succeeded = reached.to_numpy(dtype="float64") >= config.advantage.threshold
         return np.flatnonzero(succeeded), [[1.0] * len(mask) for mask in table.frame["action_mask"]]

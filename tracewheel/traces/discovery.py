@@ -15,6 +15,7 @@ from pathlib import Path
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.traces.compression import is_compressed
+from tracewheel.traces.sources import address_in
 
 logger = logging.getLogger(__name__)
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".eval"}
@@ -62,7 +63,7 @@ def find_files(
     found: dict[Path, None] = {}
     for path in paths:
         files = [file.resolve() for file in _matches(path, suffixes, setting)]
-        if not files:
+        if not files and not address_in(path):
             raise DataError(f"{path}: holds no trace file: {', '.join(sorted(suffixes))}, also as .gz or .zst ({setting})")
         for file in files:
             if without is None or not file.is_relative_to(without.resolve()):
@@ -75,8 +76,8 @@ def find_files(
 
 
 def are_empty(paths: Iterable[str]) -> bool:
-    """Whether all paths are folders that exist and hold no log file yet."""
-    return all(Path(path).is_dir() and next(_inside(Path(path), SUFFIXES), None) is None for path in paths)
+    """Whether all paths are folders that hold no log file yet, or sources of which nothing was fetched."""
+    return all((Path(path).is_dir() or address_in(path)) and not any(_inside(Path(path), SUFFIXES)) for path in paths)
 
 
 def _matches(path: str, suffixes: Collection[str], setting: str) -> Iterator[Path]:
@@ -92,7 +93,7 @@ def _matches(path: str, suffixes: Collection[str], setting: str) -> Iterator[Pat
             yield from sorted(_inside(match, suffixes))
         elif match.is_file():
             yield match
-        else:
+        elif not address_in(path):  # a source may be fetched later
             raise DataError(f"{match}: {'is no regular file' if match.exists() else 'no such trace file'} ({setting})")
 
 
@@ -141,6 +142,11 @@ def skipped_files(paths: Iterable[str], files: Iterable[Path], without: Path | N
 def _readable(name: str) -> str:
     """A file's name as valid text; names on disk may be any bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def is_log_name(name: str) -> bool:
+    """Whether a file of this name is taken for a log where its folder is read."""
+    return _kind(Path(name)) in SUFFIXES
 
 
 def _kind(file: Path) -> str:

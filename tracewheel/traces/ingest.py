@@ -173,7 +173,6 @@ def ingest_new(
     out: Path,
     *,
     full: bool = False,
-    passing: dict[str, Path] | None = None,
     watch: Watch | None = None,
     records_per_commit: int = RECORDS_PER_COMMIT,
     forgotten: Forgotten = NOBODY,
@@ -187,7 +186,6 @@ def ingest_new(
         config: Which logs to read and what to redact.
         out: The folder; each commit replaces it as a whole.
         full: Read everything again and replace the folder's contents.
-        passing: More logs by name, which are read whole on every call and not recorded as read.
         watch: Called with the number of bytes read so far.
         records_per_commit: How many records a kill may lose.
         forgotten: Whose records are left out; a folder that was made with another list is read anew with `full`.
@@ -219,8 +217,6 @@ def ingest_new(
         reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
         for name, path, begin in plan:
             state.ledger.note(path, reader.read(redactor.name(name), path, begin, before[name]))
-        for name, path in (passing or {}).items():
-            reader.read(redactor.name(name), path)
         reader.finish()
         return commits.commit(final=True)
 

@@ -90,9 +90,11 @@ class LateOutcomes:
     def __init__(self, statements: Iterable[Statement], redactor: Redactor, forgotten: Forgotten) -> None:
         self._of: dict[tuple[str, str], list[Statement]] = {}
         self._redactor, self._forgotten = redactor, forgotten
+        self._timed: set[tuple[Any, ...]] = set()
+        self._last: dict[tuple[Any, ...], float] = {}
         self.new = 0
         for one in statements:
-            self._of.setdefault((one.by, one.key), []).append(one)
+            self._take(one)
 
     @classmethod
     def stored(cls, folder: Path, redactor: Redactor, forgotten: Forgotten) -> LateOutcomes:
@@ -111,13 +113,21 @@ class LateOutcomes:
         for one in map(self._hidden, statements):
             if self._forgotten.covers_named(**{NAMED[one.by]: one.key}):
                 continue
-            known = self._of.setdefault((one.by, one.key), [])
-            alike = [each for each in known if each.kind == one.kind and each.said == one.said]
-            if one.said is None:
-                alike = [each for each in alike if each.file == one.file][-1:]
-            if not any(each.value == one.value for each in alike):
-                known.append(one)
-                self.new += 1
+            self.new += self._take(one)
+
+    def _take(self, one: Statement) -> bool:
+        """Take a statement; returns whether it is no repetition."""
+        about = (one.by, one.key, one.kind)
+        if one.said is None:
+            if self._last.get((*about, one.file)) == one.value:
+                return False
+            self._last[*about, one.file] = one.value
+        else:
+            if (*about, one.said, one.value) in self._timed:
+                return False
+            self._timed.add((*about, one.said, one.value))
+        self._of.setdefault((one.by, one.key), []).append(one)
+        return True
 
     def _hidden(self, one: Statement) -> Statement:
         return one._replace(key=self._redactor.identity(one.by, one.key))

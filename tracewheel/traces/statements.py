@@ -116,7 +116,11 @@ def statement_of(
 def _part(record: Mapping[str, Any], name: str, fields: Mapping[str, str]) -> Any:
     if (path := fields.get(name)) is not None:
         return path[1:] if path.startswith("=") else JsonPath(path).get(record)
-    plain = {str(key).strip().lower().replace("-", "_"): value for key, value in record.items() if value not in (None, "")}
+    plain = {
+        str(key).strip().lower().replace("-", "_").replace(" ", "_"): value
+        for key, value in record.items()
+        if value not in (None, "")
+    }
     plain |= {key.replace("_", ""): value for key, value in plain.items()}
     return next((plain[key] for column in COLUMNS[name] for key in (column, column.replace("_", "")) if key in plain), None)
 

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pandas
 import pytest
 
 from tests.tracewheel.traces.readers.logged import read
+from tracewheel.config import IngestConfig
 from tracewheel.core.types import Trace
+from tracewheel.traces.ingest import ingest_new
 from tracewheel.traces.quarantine import Quarantined
 
 *ROWS, SCORE = map(json.loads, Path(__file__).with_name("langfuse_rows.jsonl").read_text().splitlines())
@@ -51,9 +54,31 @@ def test_a_score_of_v3_names_what_it_scores_and_has_one_typed_value(score, outco
     assert trace.info["scores"][0]["value"] == score["value"]
 
 
-def test_scores_without_their_observations_are_put_aside():
-    (item,) = read(SCORE)
+def ingested(folder, *values):
+    """Ingest values as one more file of a folder; the traces then."""
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    (logs / f"{len(list(logs.iterdir()))}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
+    report = ingest_new(IngestConfig(paths=(str(logs),)), folder / "out")
+    return pandas.read_parquet(folder / "out/traces.parquet").to_dict("records"), report
+
+
+def test_scores_that_come_later_are_joined_by_trace_and_by_session(tmp_path):
+    ((trace,), _) = ingested(tmp_path, *ROWS)
+    assert pandas.isna(trace["outcome"])
+    ((trace,), report) = ingested(tmp_path, SCORE)
+    assert (trace["outcome"], report["quarantined"], report["outcomes"]["traces"]) == (1.0, 0, 1)
+    later = {"timestamp": "2026-11-03T09:00:00.000Z", "dataType": "BOOLEAN", "value": False}
+    ((trace,), _) = ingested(tmp_path, page([{**OF_V3, **later, "subject": {"kind": "session", "id": "s-1"}}]))
+    assert trace["outcome"] == 0.0
+    label = {"source": "ANNOTATION", "dataType": "CATEGORICAL", "value": "pass", "subject": OF_TRACE}
+    ((trace,), report) = ingested(tmp_path, {**OF_V3, **label})
+    assert (trace["outcome"], report["outcomes"]["kinds"]) == (0.0, {"verified": 2, "label": 1})
+
+
+def test_scores_of_other_names_and_of_steps_say_nothing_and_a_score_of_nothing_is_put_aside(tmp_path):
+    for score in ({**SCORE, "name": "toxicity"}, {**SCORE, "observationId": "ob-1"}):
+        assert read(score) == []
+    (item,) = read({**OF_V3, "dataType": "NUMERIC", "value": 1, "subject": {"kind": "experiment", "id": "e-1"}})
     assert isinstance(item, Quarantined)
-    assert "ingest them together" in item.detail
-    (item,) = read({**OF_V3, "dataType": "NUMERIC", "value": 1, "subject": {"kind": "session", "id": "s-1"}})
     assert "of no trace" in item.detail

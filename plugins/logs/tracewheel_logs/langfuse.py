@@ -28,6 +28,7 @@ from tracewheel import (
     build_trace,
     join_calls,
     judge_of,
+    judged_of,
     list_field,
     nanoseconds,
     object_field,
@@ -40,6 +41,7 @@ from tracewheel import (
 from tracewheel_logs.langfuse_calls import is_tool_run, model_calls, said_by, tool_run
 
 FORMAT = "langfuse"
+PERSON, MODEL = "person", "model"  # who gave a score, beside programs
 WORD = re.compile(r"\w+")
 # An application may reword what its agent said; less than this share of its words in common is another text.
 SHARE_READ = 0.8
@@ -160,10 +162,10 @@ def rows(value: Any) -> list[tuple[str, Any]]:
     found = []
     for row in value["data"] if _is_page(value) else [value]:
         row = _with_trace_id(row) if _is_score(row) else row
-        trace_id = row.get("traceId") if isinstance(row, dict) else None
-        if not isinstance(trace_id, str) or not trace_id:
-            raise InvalidRecord("no messages", "a row of Langfuse that is of no trace, such as a score of a session")
-        found.append((trace_id, row))
+        name = text_field(row, "traceId", "sessionId") if isinstance(row, dict) else None
+        if not name:
+            raise InvalidRecord("no messages", "a row of Langfuse that is of no trace and no session")
+        found.append((name if row.get("traceId") else f"session {name}", row))
     return found
 
 
@@ -177,6 +179,26 @@ def _with_trace_id(score: dict[str, Any]) -> dict[str, Any]:
     return {**score, f"{subject.get('kind')}Id": subject.get("id")}
 
 
+def states(values: list[Any]) -> list[dict[str, Any]] | None:
+    """What scores say of a trace whose observations were read before, or of a session: the outcome of each kind of source.
+
+    Scores of single observations say nothing, as do those of other names than a success or a total has.
+    """
+    if any(map(_is_observation, values)):
+        return None
+    whole = [row for row in values if not row.get("observationId")]
+    lines = []
+    for judge, kind in (("", "verified"), (PERSON, "label"), (MODEL, "judge")):
+        rows = [row for row in whole if judge_of(row.get("source")) == judge]
+        scores = _scores({"scores": rows}, [])
+        value = judged_of(scores) if judge else outcome_of(scores)
+        if value is not None:
+            named = {"id": rows[0]["traceId"]} if rows[0].get("traceId") else {"session": rows[0]["sessionId"]}
+            said = max(str(row.get("timestamp") or "") for row in rows) or None
+            lines.append({"type": "tracewheel.outcome", **named, "value": value, "kind": kind, "said": said})
+    return lines
+
+
 def read_rows(values: Any, place: Place) -> Trace:
     """The trace of its observations and scores; of several versions of a row, the last.
 
@@ -185,8 +207,6 @@ def read_rows(values: Any, place: Place) -> Trace:
     """
     latest = {row.get("id"): row for row in values}.values()
     observations = sorted(filter(_is_observation, latest), key=lambda row: nanoseconds(row["startTime"]))
-    if not observations:
-        raise InvalidRecord("no messages", "scores of a trace whose observations are not in the log; ingest them together")
     known = {row["id"] for row in observations}
     roots = [row for row in observations if row.get("isRootObservation") or row.get("parentObservationId") not in known]
     about: dict[str, Any] = {"id": observations[0]["traceId"], "timestamp": observations[0]["startTime"]}
@@ -235,5 +255,5 @@ def _with_answer(about: dict[str, Any], conversation: Conversation, calls: list[
 
 READERS = (
     Reader(FORMAT, recognises, read),
-    Reader(FORMAT, recognises_rows, read_rows, "group", parts=rows),
+    Reader(FORMAT, recognises_rows, read_rows, "group", parts=rows, states=states),
 )

@@ -284,7 +284,16 @@ class LogReader:
             name, mark, _ = group.trace_id.partition(GROUP_MARK)
             chosen = self._groups[name] if mark else self._spans[0]
             self._of_several = group.origin
-            yield group, read_or_quarantine(chosen, [orjson.loads(raw) for raw in group.raws], piece, group.place.file)
+            values = [orjson.loads(raw) for raw in group.raws]
+            try:
+                stated = chosen.states(values) if chosen.states else None
+                for line in stated or ():
+                    self._said(statement_of(line, group.place.file, group.place.line))
+            except InvalidRecord as error:
+                yield group, quarantined(piece, group.place.file, error)
+                continue
+            if stated is None:
+                yield group, read_or_quarantine(chosen, values, piece, group.place.file)
 
 
 def given_fields(trace: Trace, record: Any, paths: Mapping[str, str]) -> Trace:

@@ -7,6 +7,7 @@ Source of the conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tracewheel.traces.readers.content import as_text, read_parts
@@ -22,6 +23,8 @@ EVENT_ROLES = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+DETAILS, CHOICE = "gen_ai.client.inference.operation.details", "gen_ai.choice"
+Event = tuple[str, dict[str, Any]]
 AGENT_OPERATIONS = ("invoke_agent", "create_agent", "invoke_workflow")
 SESSION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id", "traceloop.association.properties.session_id")
 USER_KEYS = ("user.id", "enduser.id", "langfuse.user.id", "traceloop.association.properties.user_id")
@@ -39,14 +42,25 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
         InvalidRecord: a message has content that is not text.
     """
     inner = [span for span in spans if span.attributes.get("gen_ai.operation.name") not in AGENT_OPERATIONS]
-    calls = [call for call in map(_model_call, inner) if call is not None]
-    return calls or [call for call in map(_model_call, spans) if call is not None]
+    calls = [call for span in inner for call in _model_calls(span)]
+    return calls or [call for span in spans for call in _model_calls(span)]
 
 
-def _model_call(span: Span) -> ModelCall | None:
+def _model_calls(span: Span) -> list[ModelCall]:
+    """The model call of a span; the calls of one whose events, one a message, are those of several."""
+    rounds: list[list[Event]] = [[]]
+    for event in span.events:
+        if event[0] in (*EVENT_ROLES, DETAILS) and rounds[-1] and rounds[-1][-1][0] in (CHOICE, DETAILS):
+            rounds.append([])
+        rounds[-1].append(event)
+    calls = [call for events in rounds if (call := _model_call(span, events)) is not None]
+    return [*(replace(call, ended="") for call in calls[:-1]), *calls[-1:]]  # the span says how the last one ended
+
+
+def _model_call(span: Span, events: list[Event]) -> ModelCall | None:
     attributes = dict(span.attributes)
-    for name, details in span.events:
-        if name in ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion"):
+    for name, details in events:
+        if name in (DETAILS, "gen_ai.content.prompt", "gen_ai.content.completion"):
             attributes |= details
     inputs = as_chat(
         attributes.get("gen_ai.input.messages")
@@ -59,25 +73,34 @@ def _model_call(span: Span) -> ModelCall | None:
         or attributes.get("gen_ai.completion"),
         "assistant",
     )
-    event_inputs, event_outputs = _from_events(span)
-    inputs, outputs = inputs or event_inputs, outputs or event_outputs
+    said = _from_events(events)
+    inputs, outputs = inputs or said.inputs, outputs or said.outputs
     if not inputs and not outputs:
         return None
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
     ended = span.ended or ended_by({}, attributes)
-    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes), ended)
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools, ended)
 
 
-def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The model's inputs and its first choice, as logged in events."""
+def _from_events(events: list[Event]) -> ModelCall:
+    """The model's inputs and its first choice, as logged in events.
+
+    A choice that ends with a call which it does not hold is a part of one answer, as are Anthropic's blocks; the next has it.
+    OpenLLMetry logs the tools as a user's message.
+    """
     inputs: list[dict[str, Any]] = []
     outputs: list[dict[str, Any]] = []
-    for name, details in span.events:
+    tools: list[dict[str, Any]] = []
+    waits = True
+    for name, details in events:
         body = parsed_json(details.get("body"))
         said = {**details, **(body if isinstance(body, dict) else {})}
-        if name in EVENT_ROLES:
+        content = said.get("content")
+        if isinstance(content, dict) and content.keys() == {"tools"}:
+            tools = as_tools(content["tools"])
+        elif name in EVENT_ROLES:
             message = {
                 "role": EVENT_ROLES[name],
                 "content": parsed_json(said.get("content")) if name == "gen_ai.tool.message" else said.get("content"),
@@ -85,12 +108,16 @@ def _from_events(span: Span) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             if name == "gen_ai.tool.message":
                 message = {"role": "tool", "content": as_text(said.get("content")), "tool_call_id": said.get("id")}
             inputs += as_chat({**message, "tool_calls": parsed_json(said.get("tool_calls"))})
-        elif name == "gen_ai.choice" and not outputs:
+        elif name == CHOICE and waits:
             message = parsed_json(said.get("message"))
             message = message if isinstance(message, dict) else {"content": message or said.get("content")}
             calls = parsed_json(said.get("tool_calls")) or parsed_json(message.get("tool_calls"))
-            outputs = as_chat({**message, "role": "assistant", "tool_calls": calls, "finish_reason": said.get("finish_reason")})
-    return inputs, outputs
+            text = outputs[0]["content"] if outputs and not message.get("content") else message.get("content")
+            reason = said.get("finish_reason")
+            message |= {"content": text, "role": "assistant", "tool_calls": calls, "finish_reason": reason}
+            outputs = as_chat(message)
+            waits = not calls and reason in ("tool_call", "tool_calls", "tool_use")
+    return ModelCall(0, inputs, outputs, None, tools)
 
 
 def _tools(attributes: dict[str, Any]) -> list[dict[str, Any]]:

@@ -87,6 +87,8 @@ class Reader:
         why_not: Of a reader of the user's own: what a value lacks to be recognised, for the quarantine.
         continues: Of lines: whether a line that is not recognised belongs to the session that has begun.
         group_of_file: Of groups whose parts do not name theirs: the group that a file's name stands for.
+        states: Of groups: where their parts hold no conversation, what they say of one, as lines of the type
+            `tracewheel.outcome`; None where they hold one. Raises only `InvalidRecord`.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Reader:
     split: Callable[[Any], Iterable[Part]] | None = None
     continues: Callable[[Any], bool] | None = None
     group_of_file: Callable[[str], str] | None = None
+    states: Callable[[list[Any]], list[dict[str, Any]] | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from tracewheel.core.endings import ending, failed_by
 from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
 from tracewheel.core.types import Trace
@@ -92,7 +94,8 @@ def _event_name(record: dict[str, Any]) -> str:
 
 
 def read_spans(values: list[dict[str, Any]]) -> list[Span]:
-    """The spans of a trace in order, each with the events that were logged in it as records."""
+    """The spans of a trace in order, with the events that were logged in them as records; what was sent twice counts once."""
+    values = list({orjson.dumps(value, option=orjson.OPT_SORT_KEYS): value for value in values}.values())
     records: dict[str, list[Span]] = {}
     for value in filter(is_event, values):
         record = _read_record(value)
@@ -269,6 +272,10 @@ def spans_in_order(spans: list[Span]) -> Iterator[Span]:
     yield from sorted(spans, key=lambda span: (span.start, depth(span)))
 
 
+CAPTURE = (
+    "OpenTelemetry's instrumentations leave texts out, unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says otherwise"
+    " where the agent runs (SPAN_AND_EVENT; older ones: true)"
+)
 EVALUATION = "gen_ai.evaluation"
 OPENINFERENCE_KIND = "openinference.span.kind"
 
@@ -299,6 +306,21 @@ def is_exported(value: Any) -> bool:
     return is_span(value) or is_envelope(value) or is_event(value)
 
 
+def of_agent(value: dict[str, Any]) -> bool:
+    """Whether a span or log record tells of an agent's conversation, by one of the conventions, or who had it."""
+    span = _read_record(value) if is_event(value) else read_span(value)
+    conventions = SPAN_CONVENTIONS.values()
+    return any(one.recognises(span) for one in conventions) or bool(identity_keys().keys() & span.attributes.keys())
+
+
+def identity_keys() -> dict[str, str]:
+    """The attributes that name a session or a user, and which of the two."""
+    named: dict[str, str] = {}
+    for one in SPAN_CONVENTIONS.values():
+        named |= dict.fromkeys(one.session_keys, "session") | dict.fromkeys(one.user_keys, "user")
+    return named
+
+
 def span_reader(conventions: SpanConventions | None = None) -> Reader:
     """A reader of the spans of traces by the given conventions; without any, by those of `SPAN_CONVENTIONS` that fit."""
 
@@ -320,8 +342,8 @@ def _read_spans(spans: list[Span], family: SpanConventions, place: Place) -> Tra
         InvalidRecord: they hold no conversation, or an invalid one.
     """
     conversation = join_calls(family.model_calls(spans), family.tool_runs(spans))
-    if not conversation.messages:
-        raise InvalidRecord("no messages", "no span of the trace has messages of a model call" + hint())
+    if not any(message.get("content") for message in conversation.messages):
+        raise InvalidRecord("no messages", f"no span of the trace has messages of a model call{hint()}; {CAPTURE}")
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     starts = [span.start for span in spans if span.start]
     scores = span_scores(spans)

@@ -13,7 +13,7 @@ SPANS, LOGS = (json.loads(line) for line in Path(__file__).with_name("collector.
 (RECORDS,) = (scope["logRecords"] for scope in LOGS["resourceLogs"][0]["scopeLogs"])
 
 
-@pytest.mark.parametrize("values", [[LOGS], [SPANS, LOGS], [LOGS, SPANS], RECORDS, RECORDS[::-1]])
+@pytest.mark.parametrize("values", [[LOGS], [SPANS, LOGS], [LOGS, SPANS, LOGS, SPANS], RECORDS, RECORDS[::-1]])
 def test_the_conversation_is_read_with_its_spans_and_without(values):
     (trace,) = read(*values)
     assert isinstance(trace, Trace), trace

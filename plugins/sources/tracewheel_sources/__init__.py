@@ -1,0 +1,1 @@
+"""Where traces live, beside files: sources for `tracewheel ingest`, and a receiver of OpenTelemetry."""
