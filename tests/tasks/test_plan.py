@@ -1,5 +1,7 @@
 """What a run makes, listed from its profile, and what of it a work folder has."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,11 @@ def test_a_longer_loop_goes_on_with_the_updates_of_a_shorter_one(schedule):
     one, other = (load_config(SHORT, [f"learner.schedule={schedule}", f"training.iterations={count}"]) for count in (2, 9))
     same = TASKS["update"].settings(one) == TASKS["update"].settings(other)
     assert same == (schedule == "constant"), "a rate that falls to the end depends on where that is"
+
+
+def test_what_says_how_a_run_stands_loads_no_pytorch():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, tasks.records.decisions, tasks.tracking.registry; print('torch' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"

@@ -21,6 +21,7 @@ from tracewheel.config import (
     SuccessAdvantageConfig,
 )
 from tracewheel.core.errors import DataError
+from tracewheel.core.forks import forks_of
 from tracewheel.learner.advantages import (
     advantage_function,
     clamped,
@@ -29,7 +30,7 @@ from tracewheel.learner.advantages import (
     zero_variance,
 )
 from tracewheel.learner.advantages.group import at_the_baseline
-from tracewheel.learner.batch import Batch, forks_of, turn_numbers
+from tracewheel.learner.batch import Batch, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
 from tracewheel.learner.per_token import pad_per_token

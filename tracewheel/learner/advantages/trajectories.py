@@ -14,18 +14,7 @@ from tracewheel.config.algorithms import ComparingAdvantageConfig, OwnAdvantageC
 from tracewheel.core.kind_table import import_class, load_class
 from tracewheel.core.own_code import OwnCodeError, shown
 from tracewheel.learner.advantages.group import Groups
-
-# The function of each kind of advantage. `ComparingAdvantageConfig` says what those take that compare trajectories.
-ADVANTAGES = {
-    "batch": "tracewheel.learner.advantages.group:batch_advantages",
-    "domain": "tracewheel.learner.advantages.domain:domain_advantages",
-    "gae": "tracewheel.learner.advantages.gae:gae",
-    "greedy_baseline": "tracewheel.learner.advantages.group:greedy_baseline_advantages",
-    "group": "tracewheel.learner.advantages.group:group_advantages",
-    "kl_to_go": "tracewheel.learner.advantages.group:kl_to_go_advantages",  # with `kl.credit: to_go`
-    "leave_one_out": "tracewheel.learner.advantages.group:leave_one_out_advantages",
-    "teacher": "tracewheel.learner.distillation:teacher_logprobs",
-}
+from tracewheel.learner.kinds import ADVANTAGES
 
 
 def advantage_function(kind: str) -> Callable[..., Any]:
