@@ -184,6 +184,8 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     if run.tracking:
         run.reporter.say(curated.result["split_ledger"]["says"])
         run.tracking.log()
+    if versions := curated.result.get("versions"):
+        run.reporter.say(versions["says"])
     run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
     look_at_prompts(run, curated)
     look_at_reward(run, curated)

@@ -199,6 +199,11 @@ PUBLIC = {
         "Verdict",
         "episode_from",
     ),
+    "tracewheel.scoring.verifiers.judges.asking": (
+        "JudgeFailure",
+        "ask_about",
+    ),
+    "tracewheel.scoring.verifiers.judges.criteria": ("JudgeSettings",),
     "tracewheel.traces.discovery": ("is_log_name",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.quarantine": (

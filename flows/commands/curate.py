@@ -98,6 +98,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             rows.append(("left out", counted(recorded["left_out"])))
     if funnel["dropped_traces"]:
         rows.append(("traces left out", counted(funnel["dropped_traces"])))
+    if versions := result.get("versions"):
+        rows.append(("other versions", versions["says"]))
     dropped: dict[str, int] = {}
     for why in funnel["dropped_tasks"].values():
         dropped[why] = dropped.get(why, 0) + 1

@@ -100,6 +100,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     if approval := approval_of(run.record.path):
         summary["approval"] = approval.to_record()
     summary["splits"] = outcome.curated.result.get("split_ledger")
+    if versions := outcome.curated.result.get("versions"):
+        summary["versions"] = versions["says"]
     if shared := shared_held_out(run, outcome.curated):
         summary["held_out_shared"] = shared
     if (run.record.path / INTAKE_FILE).is_file():

@@ -27,7 +27,7 @@ from tracewheel.config import RetrainConfig
 from tracewheel.core.fingerprint import code_version
 
 # Worked out from other sections.
-DERIVED = {"own_sampler", "certifies", "keeps_learner", "largest_rank"}
+DERIVED = {"own_sampler", "certifies", "keeps_learner", "largest_rank", "schedule_iterations"}
 
 
 class Needs(NamedTuple):

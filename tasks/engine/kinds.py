@@ -11,9 +11,7 @@ from tracewheel.core.fingerprint import code_files, own_modules
 from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
 from tracewheel.engines.making import ENGINES
-from tracewheel.learner.advantages.trajectories import ADVANTAGES
-from tracewheel.learner.backends.select import DEEPSPEED
-from tracewheel.learner.losses.policy import SURROGATES
+from tracewheel.learner.kinds import ADVANTAGES, DEEPSPEED, SURROGATES
 from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
 from tracewheel.rollout.rollout import PROGRAMS
 from tracewheel.scoring.world_code import Code, kinds_code, world_code
@@ -77,7 +75,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     yield Named("learner", "tracewheel.learner.update", Code(_modules(POLICY_GRADIENT)))
     kinds = [advantage.kind, *(["kl_to_go"] if learner.kl.credit == "to_go" else [])]
     places = [ADVANTAGES[kind] for kind in kinds if kind in ADVANTAGES]
-    yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places)))
+    yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places), own_modules([advantage.kind])))
     yield Named("learner", "tracewheel.learner.losses.policy", Code(_modules(SURROGATES[learner.surrogate.kind])))
 
 

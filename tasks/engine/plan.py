@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -223,7 +224,11 @@ class Lookup:
                 continue
             if any(arguments.get(key) != value for key, value in planned.arguments.items()):
                 continue
-            if made["label"] == planned.label if chosen is None else _same_policy(arguments["policy"], chosen):
+            if (
+                _without_total(made["label"]) == _without_total(planned.label)
+                if chosen is None
+                else _same_policy(arguments["policy"], chosen)
+            ):
                 yield name
 
     def _best(self, labels: Iterable[str]) -> Mapping[str, Any]:
@@ -316,8 +321,18 @@ class Lookup:
             return f"run {run_id}, which chose its tasks, is gone"
         if began.get("sampler") != self._start.get("sampler"):
             return "the tasks' posterior chooses other tasks"
-        changed = [name for name in STEERING if getattr(theirs, name) != getattr(run.config, name)]
+        changed = [name for name in STEERING if _steers(theirs, name) != _steers(run.config, name)]
         return f"other tasks are chosen: {', '.join(changed)}" if changed else ""
+
+
+def _steers(config: RetrainConfig, section: str) -> Any:
+    """A section without how long the loop is: a longer one begins as a shorter one."""
+    settings = getattr(config, section)
+    return settings.model_copy(update={"iterations": 1, "episodes": None}) if section == "training" else settings
+
+
+def _without_total(label: str) -> str:
+    return re.sub(r" of \d+", "", label)
 
 
 def known_of(run: Run, start: Mapping[str, Any], curated: Entry | None) -> Known:

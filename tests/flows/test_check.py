@@ -136,6 +136,11 @@ def spend_the_budget(bench):
     (runs / "gates.json").write_text(json.dumps([gate]))
 
 
+def say_later(bench, text):
+    (bench.folder / "said.csv").write_text(text)
+    bench.set("ingest", outcomes={"paths": [str(bench.folder / "said.csv")]})
+
+
 # Mistake: what is broken, the line that says so, whether a run can go on, and parts of what is said.
 MISTAKES = {
     "step returns a text": (
@@ -249,6 +254,18 @@ MISTAKES = {
     "tasks that are copies of one another but for a number": (
         lambda b: setattr(b, "records", [record(number, word=f"w{number % 8}") for number in range(16)]),
         ("components", "error", "8 tasks hang together in 1 component", "renumbered copies ties 8 tasks", "duplicates.link"),
+    ),
+    "a row of outcomes that holds none": (
+        lambda b: say_later(b, "id,value\nchat-1,1\nchat-2,soso\n"),
+        (
+            "late outcomes",
+            "warning",
+            "1 outcome in outcomes/said.csv; 1 row without one (first: outcomes/said.csv:3: the outcome is",
+        ),
+    ),
+    "outcomes under names that nobody knows": (
+        lambda b: say_later(b, "conv,stars\nchat-1,1\n"),
+        ("late outcomes", "error", "said.csv: none of its 1 rows is an outcome", "ingest.outcomes.fields"),
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
     "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),

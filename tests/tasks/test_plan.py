@@ -1,10 +1,13 @@
 """What a run makes, listed from its profile, and what of it a work folder has."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tasks.engine.plan import Known, stages_of
+from tasks.engine.stage_code import TASKS
 from tracewheel.config import load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -55,3 +58,18 @@ def test_work_is_counted_in_episodes_of_the_curated_tasks():
     units = {call.label: call.units for call in stages_of(config, Known(tasks=tasks))}
     assert units["collect 1 of 2"] == 5 * 4, "five tasks, groups of four"
     assert units["evaluate base validation"] == 4 * 2 and units["evaluate rl held_out"] == 3 * 3
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_a_longer_loop_goes_on_with_the_updates_of_a_shorter_one(schedule):
+    one, other = (load_config(SHORT, [f"learner.schedule={schedule}", f"training.iterations={count}"]) for count in (2, 9))
+    same = TASKS["update"].settings(one) == TASKS["update"].settings(other)
+    assert same == (schedule == "constant"), "a rate that falls to the end depends on where that is"
+
+
+def test_what_says_how_a_run_stands_loads_no_pytorch():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, tasks.records.decisions, tasks.tracking.registry; print('torch' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"

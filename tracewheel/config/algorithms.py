@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
-from tracewheel.config.base import Count, Positive, Share, Strict
+from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
+from tracewheel.core.kind_table import OWN_CLASS
 
 
 class ComparingAdvantageConfig(Strict):
@@ -118,7 +119,13 @@ class GaeAdvantageConfig(Strict):
     critic: CriticConfig = CriticConfig()
 
 
-AdvantageConfig = Annotated[
+class OwnAdvantageConfig(GivenKind, ComparingAdvantageConfig):
+    """A function of your own, `module:name`: (rewards [N], groups [N], **args) -> advantages [N], 0 where the reward is NaN."""
+
+    kind: Annotated[str, Field(pattern=rf"^{OWN_CLASS.pattern}$")]
+
+
+_Shipped = Annotated[
     GroupAdvantageConfig
     | LeaveOneOutAdvantageConfig
     | BatchAdvantageConfig
@@ -128,6 +135,16 @@ AdvantageConfig = Annotated[
     | TeacherAdvantageConfig
     | GaeAdvantageConfig,
     Field(discriminator="kind"),
+]
+
+
+def _whose(values: Any) -> str:
+    kind = values.get("kind") if isinstance(values, Mapping) else getattr(values, "kind", None)
+    return "own" if ":" in str(kind) else "shipped"
+
+
+AdvantageConfig = Annotated[
+    Annotated[_Shipped, Tag("shipped")] | Annotated[OwnAdvantageConfig, Tag("own")], Discriminator(_whose)
 ]
 
 

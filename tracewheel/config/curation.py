@@ -143,6 +143,9 @@ class CurationConfig(Strict):
     A full set gives the share `recent_share` of its places to the tasks of its side that were seen most recently
     (docs/splits.md); with 0 it keeps those that were there first for ever.
 
+    `other_versions`: traces that were logged with another system prompt or other tools than today's are kept as they are, left
+    out, or rewritten to today's, where they call no tool that is gone.
+
     `by` is for logs without a simulator (a recorded environment): `turn` makes a task of each user message, `episode` one of
     each of the log's tasks. The log's outcomes are about whole episodes, so `auto` is `episode` where `sets.sources` trusts
     them, else `turn`.
@@ -160,6 +163,7 @@ class CurationConfig(Strict):
     rotate: RotateConfig | None = None
     recent_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     by: Literal["auto", "turn", "episode"] = "auto"
+    other_versions: Literal["keep", "leave_out", "rewrite"] = "keep"
     filter: str = ""
     allow_leak: bool = False
     allow_drift: bool = False

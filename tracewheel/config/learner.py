@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from tracewheel.config.algorithms import AdvantageConfig, ComparingAdvantageConfig, GroupAdvantageConfig, with_preset
+from tracewheel.config.algorithms import (
+    AdvantageConfig,
+    ComparingAdvantageConfig,
+    GaeAdvantageConfig,
+    GroupAdvantageConfig,
+    TeacherAdvantageConfig,
+    with_preset,
+)
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict
 from tracewheel.core.errors import ConfigError
 
@@ -318,7 +325,7 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError("kl.credit 'to_go' needs kl.place 'reward', advantage.kind 'batch' and credit.kind 'trajectory'")
         if self.kl.place == "reward" and self.advantage.kind in ("success", "teacher"):
             raise ValueError(f"advantage '{self.advantage.kind}' has no reward to subtract the KL from: set kl.place to 'loss'")
-        if self.advantage.kind == "teacher" and not (self.advantage.base or self.advantage.adapter):
+        if isinstance(self.advantage, TeacherAdvantageConfig) and not (self.advantage.base or self.advantage.adapter):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
             raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
@@ -326,7 +333,8 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
         if self.learning_rate == "auto" and self.backend.kind != "local":
             raise ValueError("learning_rate 'auto' tries its rates in one process: set a number, or backend.kind to 'local'")
-        if self.learning_rate == "auto" and self.advantage.kind == "gae" and self.advantage.critic.warmup_iterations:
+        critic = self.advantage.critic if isinstance(self.advantage, GaeAdvantageConfig) else None
+        if self.learning_rate == "auto" and critic and critic.warmup_iterations:
             raise ValueError(
                 "learning_rate 'auto' needs a first iteration that moves the policy: set a number, or "
                 "advantage.critic.warmup_iterations to 0"

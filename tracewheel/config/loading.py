@@ -24,6 +24,8 @@ from tracewheel.core.kind_table import naming_nothing
 from tracewheel.core.run_record import CONFIG_FILE
 
 T = TypeVar("T", bound=Strict)
+# What pydantic says of a value where a section should be.
+NO_SECTION = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 
 
 class _Loader(yaml.SafeLoader):
@@ -175,7 +177,15 @@ def _describe(problem: Any, values: Any, model: type[Strict]) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
         return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where, model)}"
+    if problem["type"] in NO_SECTION and isinstance(problem["input"], str | int | float) and _has_kind(where, model):
+        return f"{where} holds keys, not a value: did you mean {where}.kind={problem['input']}?"
     return f"{where}: {problem['msg']}"
+
+
+def _has_kind(section: str, model: type[Strict]) -> bool:
+    from tracewheel.config.settings import settings
+
+    return any(one.name == f"{section}.kind" for one in settings(model))
 
 
 def _near(where: str, model: type[Strict]) -> str:
@@ -193,6 +203,8 @@ def _keys(problem: Any, values: Any) -> list[str]:
     """The path of a problem as written in the profile, without the tags that pydantic adds for unions."""
     keys, node = [], values
     for number, part in enumerate(problem["loc"]):
+        if isinstance(node, str | int | float):
+            break  # below a value there are tags alone
         last = number + 1 == len(problem["loc"])
         if isinstance(node, dict) and part not in node and not (last and problem["type"] == "missing"):
             continue

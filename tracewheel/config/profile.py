@@ -253,6 +253,11 @@ class RetrainConfig(Strict):
         return isinstance(self.learner, PolicyGradientConfig) and self.learner.advantage.kind == "greedy_baseline"
 
     @property
+    def schedule_iterations(self) -> int | None:
+        """The iterations over which the learning rate falls; None where it is constant, so that a longer run goes on."""
+        return self.training.iterations if self.learner.schedule == "linear" else None
+
+    @property
     def episodes_per_task(self) -> int:
         """Episodes of each task of an iteration, a greedy one for the baseline included."""
         return self.rollout.group_size + self.greedy_baseline

@@ -112,7 +112,7 @@ class UpdateSections(Sections):
     threads: Count
     policy: PolicyConfig
     learner: LearnerConfig
-    training: TrainingConfig
+    schedule_iterations: Count | None
 
 
 class RateTrialSections(UpdateSections):

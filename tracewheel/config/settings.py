@@ -82,7 +82,7 @@ def _of(model: type[BaseModel], prefix: str, kinds: tuple[str, ...]) -> Iterator
 def _kind(path: str, of_arms: list[Setting], field: FieldInfo, of: tuple[str, str]) -> Setting:
     """The `kind` of a union as one setting: which kinds there are, and what each is."""
     arms = [one for one in of_arms if one.name == path]
-    says = " ".join(f"`{', '.join(one.kinds)}`: {one.meaning}" for one in arms)
+    says = " ".join(f"`{', '.join(one.kinds) or 'module:name'}`: {one.meaning}" for one in arms)
     default = None if field.is_required() else getattr(field.get_default(call_default_factory=True), "kind", None)
     text = json.dumps(default) if default else None
     return Setting(path, " | ".join(one.type for one in arms), text, says, arms[0].since, of)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.errors import DataError
 
 if TYPE_CHECKING:
+    import pandas
+
     from tracewheel.core.types import Trajectory
 
 Forks = Sequence[Sequence[int]]
@@ -92,6 +94,11 @@ def read_forks(stored: Any) -> list[list[int]]:
         return [[int(start), int(after)] for start, after in pairs]
     except (TypeError, ValueError) as error:
         raise DataError(f"forks: {stored!r} is no list of [start, after]; roll out again") from error
+
+
+def forks_of(trajectories: pandas.DataFrame) -> list[list[list[int]]]:
+    """The forks of each row of a table, in which the column may be missing."""
+    return [read_forks(stored) for stored in trajectories["forks"]] if "forks" in trajectories else [[]] * len(trajectories)
 
 
 def check_forks(forks: Forks, length: int) -> None:

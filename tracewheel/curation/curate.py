@@ -234,6 +234,7 @@ class _Curation:
         report = {
             "agreement": Agreement.of(self.usable, self.replayed.difference).to_record(),
             "funnel": self._funnel(dropped, tasks, in_use),
+            **({"versions": self.replayed.versions} if self.replayed.versions else {}),
             "drift": {
                 "logged_rewards": int(self.usable["outcome"].notna().sum()),
                 "reward": int(self.usable["reward_drift"].sum()),

@@ -21,6 +21,7 @@ from tracewheel.curation.probes import shortest
 from tracewheel.curation.reuse.earlier_results import EarlierResults, KnownResults, NotRepeatable, silent
 from tracewheel.curation.task_records import Solutions, TaskRecords
 from tracewheel.curation.trace_results import Work, trace_results, with_overlaps
+from tracewheel.curation.versions import Versions, todays
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_episodes
 from tracewheel.traces.readers.requests import FORMAT, history_hashes
@@ -79,6 +80,7 @@ class ReplayedTraces:
         difference: The first reply that is not as logged.
         superseded: How many traces were left out because a longer one of the same conversation was stored later.
         recorded: What became of the traces in a recorded environment (see `recorded_episodes`), else None.
+        versions: What was logged with another prompt or other tools than today's (`Versions.report`).
     """
 
     rows: pandas.DataFrame
@@ -91,6 +93,7 @@ class ReplayedTraces:
     difference: Difference | None = None
     superseded: int = 0
     recorded: dict[str, Any] | None = None
+    versions: dict[str, Any] = field(default_factory=dict)
 
     def add(self, results: pyarrow.Table, ids: list[str], finder: DuplicateFinder) -> None:
         """Add the tasks, solutions, copies, overlaps and the first difference of a batch."""
@@ -151,12 +154,14 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
     with pyarrow.parquet.ParquetWriter(file, _schema()) as writer:
         superseded = superseded_traces(traces)
         replayed.superseded = len(superseded)
-        batches = _batches(traces, environment, config, superseded)
+        versions = Versions(todays(environment), config.other_versions)
+        batches = _batches(traces, environment, config, superseded, versions)
         for batch, replayed.recorded, results in with_results(batches, (environment, index), means):
             replayed.add(results, batch.column("id").to_pylist(), finder)
             table = _rows(batch, results)
             writer.write_table(table)
             parts.append(table.select(list(SHORT_COLUMNS)).to_pandas())
+        replayed.versions = versions.report()
     if parts:
         replayed.rows = pandas.concat(parts, ignore_index=True)
     replayed.clusters, replayed.copy_keys = finder.clusters(), finder.copy_keys()
@@ -164,7 +169,7 @@ def replay_all(traces: Path, environment: str, config: CurationConfig, scratch: 
 
 
 def _batches(
-    traces: Path, environment: str, config: CurationConfig, without: frozenset[str]
+    traces: Path, environment: str, config: CurationConfig, without: frozenset[str], versions: Versions
 ) -> Iterator[tuple[pyarrow.Table, dict[str, Any] | None]]:
     """The traces in batches, and what became of them in a recorded environment."""
     import pyarrow
@@ -174,7 +179,7 @@ def _batches(
     found = pyarrow.dataset.dataset(traces, format="parquet")
     left_out = pyarrow.array(sorted(without), type=pyarrow.string())
     if environment.startswith(RECORDED):
-        rows = found.to_table().to_pandas()
+        rows = versions.take(found.to_table()).to_pandas()
         episodes, counts = recorded_episodes(rows[~rows["id"].isin(without)], environment, by=config.recorded_by)
         yield pyarrow.Table.from_pandas(episodes, preserve_index=False), counts
         return
@@ -183,7 +188,7 @@ def _batches(
         for batch in read_batches(Path(file), TRACES_AT_ONCE):
             table = pyarrow.Table.from_batches([batch])
             known = pyarrow.compute.is_in(table.column("id").cast(pyarrow.string()), value_set=left_out)
-            yield table.filter(pyarrow.compute.invert(known)) if without else table, None
+            yield versions.take(table.filter(pyarrow.compute.invert(known)) if without else table), None
 
 
 def with_results(

@@ -317,8 +317,7 @@ def _repeats_call(told: str, name: str, arguments: str) -> bool:
     """Whether a call's name, and soon after it its arguments, stand in what others wrote, JSON within JSON or not."""
     given = " ".join(arguments.split())
     forms = {given, given.replace('"', '\\"'), given.replace(": ", ":").replace(", ", ","), given.replace('"', "'")}
-    places = (found.start() for form in forms if form for found in re.finditer(re.escape(form), told))
-    return any(name in told[max(0, place - NEAR) : place] for place in places)
+    return any(name in before[-NEAR:] for form in forms if form for before in told.split(form)[:-1])
 
 
 def rows_with(tree: EpisodeTree, turns: Sequence[int]) -> set[int]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.forks import Forks, check_forks, preceding, read_forks, rows
+from tracewheel.core.forks import Forks, check_forks, forks_of, preceding, rows
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.losses import StepTotals
 
@@ -242,11 +242,6 @@ def _rows(trajectories: pd.DataFrame, advantages: Sequence[float] | Sequence[Seq
             raise DataError(f"trajectory in row {position}: its first token is an action, but nothing precedes it")
         found.append(row)
     return found
-
-
-def forks_of(trajectories: pd.DataFrame) -> list[list[list[int]]]:
-    """The forks of each row of a table, in which the column may be missing."""
-    return [read_forks(stored) for stored in trajectories["forks"]] if "forks" in trajectories else [[]] * len(trajectories)
 
 
 def _check_forks(row: _Row) -> None:

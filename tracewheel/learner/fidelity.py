@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from tracewheel.core.forks import rows
+from tracewheel.core.forks import forks_of, rows
 from tracewheel.core.types import POLICY_FAULTS, BranchReason
-from tracewheel.learner.batch import forks_of
 from tracewheel.learner.scored_trajectories import rewards_of, with_finite_logprobs, without_failed
 
 if TYPE_CHECKING:

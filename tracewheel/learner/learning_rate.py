@@ -11,6 +11,6 @@ def learning_rate(config: UpdateSections, iteration: int) -> float:
     Raises:
         ConfigError: it is `auto`, and no trials have found it.
     """
-    settings, iterations = config.learner, config.training.iterations
-    left = 1.0 - min(iteration - 1, iterations - 1) / iterations
-    return settings.rate * (left if settings.schedule == "linear" else 1.0)
+    iterations = config.schedule_iterations
+    left = 1.0 - min(iteration - 1, iterations - 1) / iterations if iterations else 1.0
+    return config.learner.rate * left

@@ -13,8 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tracewheel.config import BatchAdvantageConfig, DomainAdvantageConfig, GaeAdvantageConfig, PolicyGradientConfig
+from tracewheel.config import (
+    BatchAdvantageConfig,
+    DomainAdvantageConfig,
+    GaeAdvantageConfig,
+    PolicyGradientConfig,
+    SuccessAdvantageConfig,
+)
 from tracewheel.core.errors import DataError
+from tracewheel.core.forks import forks_of
 from tracewheel.learner.advantages import (
     advantage_function,
     clamped,
@@ -23,7 +30,7 @@ from tracewheel.learner.advantages import (
     zero_variance,
 )
 from tracewheel.learner.advantages.group import at_the_baseline
-from tracewheel.learner.batch import Batch, forks_of, turn_numbers
+from tracewheel.learner.batch import Batch, turn_numbers
 from tracewheel.learner.losses import kl_term
 from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
 from tracewheel.learner.per_token import pad_per_token
@@ -46,7 +53,7 @@ def advantages_by_group(
     Returns:
         The positions of the rows that take part, and for every row the advantage of each of its tokens.
     """
-    if config.advantage.kind == "success":
+    if isinstance(config.advantage, SuccessAdvantageConfig):
         reached = table.frame["outcome" if "outcome" in table.frame else "total"]  # process rewards do not make a success
         succeeded = reached.to_numpy(dtype="float64") >= config.advantage.threshold
         return np.flatnonzero(succeeded), [[1.0] * len(mask) for mask in table.frame["action_mask"]]

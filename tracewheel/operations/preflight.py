@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracewheel.config import RetrainConfig, RolloutSections
+from tracewheel.config.algorithms import OwnAdvantageConfig
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
 from tracewheel.core.own_code import described, named, place
@@ -31,10 +32,11 @@ from tracewheel.policy.adapters import base_folder
 from tracewheel.policy.template import Checked, check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
-from tracewheel.traces.discovery import find_logs
+from tracewheel.traces.discovery import find_logs, find_outcomes
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
 from tracewheel.traces.sources import named as named_paths
+from tracewheel.traces.statements import read_outcomes
 
 State = Literal["ok", "warning", "error", "skipped"]
 FEW_TASKS = 6  # that say nothing of how tasks hang together
@@ -87,7 +89,9 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
     checks: dict[str, Callable[[_Looked], Iterator[Line]]] = {
         "environment": _environment,
         "verifiers": _verifiers,
+        "advantage": _advantage,
         "logs": _logs,
+        "late outcomes": _late_outcomes,
         "replays": _replays,
         "components": _components,
         "probes": _probes,
@@ -123,6 +127,27 @@ def _verifiers(looked: _Looked) -> Iterator[Line]:
     yield Line("rubric", "ok", ", ".join(term.kind for term in looked.config.rubric.verifiers))
 
 
+def _advantage(looked: _Looked) -> Iterator[Line]:
+    """A user's own advantage, on a few rewards of which one is missing."""
+    advantage = getattr(looked.config.learner, "advantage", None)
+    if not isinstance(advantage, OwnAdvantageConfig):
+        return
+    import torch
+
+    from tracewheel.learner.advantages import trajectory_advantages
+
+    rewards = torch.tensor([1.0, 0.0, float("nan"), 0.5, 0.5], dtype=torch.double)
+    try:
+        found = trajectory_advantages(advantage, rewards, ["a", "a", "a", "b", "b"])
+    except TracewheelError:
+        raise
+    except Exception as error:  # anyone's code
+        raise ConfigError(f"advantage '{advantage.kind}' raises {type(error).__name__}: {error}") from error
+    yield Line(
+        "advantage", "ok", f"{advantage.kind}: of rewards 1, 0, none | 0.5, 0.5: {[round(x, 3) for x in found.tolist()]}"
+    )
+
+
 def _logs(looked: _Looked) -> Iterator[Line]:
     config = looked.config.ingest
     files = find_logs(config)
@@ -155,6 +180,18 @@ def _logs(looked: _Looked) -> Iterator[Line]:
         f"(first: {name}:{first.line}: {first.detail})",
         ADVICE.get(reason, "tracewheel ingest --explain FILE shows what becomes of a record"),
     )
+
+
+def _late_outcomes(looked: _Looked) -> Iterator[Line]:
+    config = looked.config.ingest
+    for name, path in find_outcomes(config).items():
+        read = read_outcomes(path, name, dict(config.outcomes.fields.items()))
+        found = f"{_count(len(read.statements), 'outcome')} in {name}"
+        if read.unreadable:
+            first = f"; {_count(len(read.unreadable), 'row')} without one (first: {read.unreadable[0]})"
+            yield Line("late outcomes", "warning", f"{found}{first}", "ingest.outcomes.fields says where its parts are")
+        else:
+            yield Line("late outcomes", "ok", found)
 
 
 def _replays(looked: _Looked) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,11 @@ class Runs:
     def read(self, value, place):
         return RawTrace(value["trail"], outcome=value["good"])
 """
+# What the sample answers, and what tools raise there.
+RAISED = {
+    'return Observation(f"error: no such file {source[:64]}", error=True)': "raise FileNotFoundError(source)",
+    'return Observation(f"error: no tool named {tool[:64]}", error=True)': "raise NotImplementedError(tool)",
+}
 MAPPING = """
 conversation: trail
 messages:
@@ -134,6 +140,48 @@ class TestSample:
         assert tasks["split"].value_counts().to_dict() == {"held_out": 40, "train": 30, "validation": 8}
         episodes = pd.read_parquet(tmp_path / "curated" / "episodes.parquet")
         assert 0.3 < episodes["success"].mean() < 0.6
+
+    def test_one_that_raises_as_tools_do_and_one_with_credit_before_the_first_call(self, sample, tmp_path, monkeypatch, capsys):
+        """The tiny base has 47.5% in the sample as it is; two thirds of its sampled episodes call what nobody offers."""
+        project = tmp_path / "my-agent"
+        shutil.copytree(sample, project)
+        world = project / "my_agent" / "environment.py"
+        text = world.read_text()
+        for answer, raised in RAISED.items():
+            assert answer in text
+            text = text.replace(answer, raised)
+        world.write_text(text)
+        monkeypatch.chdir(project)
+        monkeypatch.syspath_prepend(str(project))
+
+        def run(*words, code=0):
+            capsys.readouterr()
+            found = main([*words, "--json"])
+            shown = capsys.readouterr()
+            assert found == code, shown.err
+            return json.loads(shown.out) if shown.out else shown.err
+
+        run("ingest", "profile.yaml", "--out", "data/in")
+        found = run("curate", "profile.yaml", "--traces", "data/in", "--out", "data/cur")
+        assert found["idle"]["share"] == 0.0
+        found = run("evaluate", "profile.yaml", "--curated", "data/cur", "--samples", "2", "--out", "data/ev")
+        assert found["missing"] == {mode: {"unscored": 0, "infrastructure_failed": 0} for mode in ("greedy", "sampled")}
+        assert all(found[mode]["interval"][0] < 0.475 < found[mode]["interval"][1] for mode in ("greedy", "sampled"))
+        played = pd.read_parquet("data/ev/sampled/trajectories.parquet")
+        assert played["messages"].str.contains("error: no tool named write_file").sum() > 40
+
+        part = "my_agent.verifier:FilesMoved.files_in_place"
+        credit = f'rubric.objectives=[{{kind: part, name: progress, part: "{part}"}}]'
+        asked = ["curate", "profile.yaml", "--traces", "data/in", "--out", "data/cur", "--set", credit]
+        found = run(*asked)
+        assert 0.15 < found["idle"]["share"] < 0.3 and "no call 0.2" in found["idle"]["says"]
+        assert run(*asked, "--set", "audit.max_idle_reward=0.1", code=2)
+        audited = ["audit", "profile.yaml", "--curated", "data/cur", "--out", "data/aud", "--set", "audit.tasks=6"]
+        assert run(*audited, "--set", credit)["idle"]["share"] > 0.15
+        assert run(*audited, "--set", credit, "--set", "audit.max_idle_reward=0.1", code=4)
+        rolled = ["stage", "rollout", "profile.yaml", "--curated", "data/cur", "--out", "data/ro"]
+        for words in (asked[:-2], audited, rolled):
+            assert "has no part" in run(*words, "--set", credit.replace("files_in", "file_in"), code=2)["error"]
 
     def test_an_installation_without_the_base_says_what_to_do(self, tmp_path, monkeypatch):
         monkeypatch.setattr(base_module, "CLONE", tmp_path)

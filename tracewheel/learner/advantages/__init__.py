@@ -1,10 +1,9 @@
 """Advantages: how much better a trajectory, a turn or a token did than expected. One algorithm per file."""
 
 from tracewheel.learner.advantages.group import clamped, whiten, zero_variance, zero_variance_share
-from tracewheel.learner.advantages.trajectories import ADVANTAGES, advantage_function, trajectory_advantages, turn_advantages
+from tracewheel.learner.advantages.trajectories import advantage_function, trajectory_advantages, turn_advantages
 
 __all__ = [
-    "ADVANTAGES",
     "advantage_function",
     "clamped",
     "trajectory_advantages",

@@ -10,21 +10,11 @@ import torch
 from torch import Tensor
 
 from tracewheel.config import AdvantageConfig
-from tracewheel.config.algorithms import ComparingAdvantageConfig
-from tracewheel.core.kind_table import import_class
+from tracewheel.config.algorithms import ComparingAdvantageConfig, OwnAdvantageConfig
+from tracewheel.core.kind_table import import_class, load_class
+from tracewheel.core.own_code import OwnCodeError, shown
 from tracewheel.learner.advantages.group import Groups
-
-# The function of each kind of advantage. `ComparingAdvantageConfig` says what those take that compare trajectories.
-ADVANTAGES = {
-    "batch": "tracewheel.learner.advantages.group:batch_advantages",
-    "domain": "tracewheel.learner.advantages.domain:domain_advantages",
-    "gae": "tracewheel.learner.advantages.gae:gae",
-    "greedy_baseline": "tracewheel.learner.advantages.group:greedy_baseline_advantages",
-    "group": "tracewheel.learner.advantages.group:group_advantages",
-    "kl_to_go": "tracewheel.learner.advantages.group:kl_to_go_advantages",  # with `kl.credit: to_go`
-    "leave_one_out": "tracewheel.learner.advantages.group:leave_one_out_advantages",
-    "teacher": "tracewheel.learner.distillation:teacher_logprobs",
-}
+from tracewheel.learner.kinds import ADVANTAGES
 
 
 def advantage_function(kind: str) -> Callable[..., Any]:
@@ -41,11 +31,36 @@ def trajectory_advantages(config: AdvantageConfig, rewards: Tensor, groups: Grou
     Raises:
         TypeError: the kind of advantage compares no rewards (`success`) or is one of tokens (`gae`, `teacher`).
         ValueError: the lengths differ.
+        ConfigError, OwnCodeError: a function of the user's own is not there, or returns something else.
     """
     if not isinstance(config, ComparingAdvantageConfig):
         raise TypeError(f"advantage '{config.kind}' does not compare the rewards of trajectories")
+    if isinstance(config, OwnAdvantageConfig):
+        return _own_advantages(config, rewards, groups)
     found: Tensor = advantage_function(config.kind)(rewards, groups, **config.model_dump(exclude={"kind"}))
     return found
+
+
+def _own_advantages(config: OwnAdvantageConfig, rewards: Tensor, groups: Groups) -> Tensor:
+    """The advantages of a user's function.
+
+    Raises:
+        ConfigError: there is no such function, or only data names it.
+        OwnCodeError: it returns something else than a finite number for each trajectory.
+        Exception: whatever it raises.
+    """
+    function: Callable[..., Any] = load_class(config.kind, {}, "advantage")
+    found = function(rewards, groups, **config.args)
+    said = shown(found)
+    if isinstance(found, Tensor):
+        kept = found.masked_fill(~rewards.isfinite(), 0.0) if found.shape == rewards.shape else None
+        if kept is not None and bool(kept.isfinite().all()):
+            return kept
+        said += f" {tuple(found.shape)}"
+    raise OwnCodeError(
+        f"advantage '{config.kind}' returns {said}; it is to return a torch.Tensor [N] of finite numbers for rewards [N], here "
+        f"N is {len(rewards)}"
+    )
 
 
 def turn_advantages(

@@ -13,9 +13,8 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import import_class
 from tracewheel.learner.backends.backend import Backend, LocalBackend
 from tracewheel.learner.backends.processes import world_size
+from tracewheel.learner.kinds import DEEPSPEED
 from tracewheel.learner.models import FullModels, Models
-
-DEEPSPEED = "tracewheel.learner.backends.deepspeed_backend"  # of a section whose `backend.kind` is 'deepspeed'
 
 
 @contextlib.contextmanager

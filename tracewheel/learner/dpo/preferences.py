@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.forks import check_forks
-from tracewheel.learner.batch import forks_of
+from tracewheel.core.forks import check_forks, forks_of
 
 if TYPE_CHECKING:
     import pandas as pd

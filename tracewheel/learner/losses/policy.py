@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tracewheel.config import SurrogateConfig
 from tracewheel.core.kind_table import import_class
+from tracewheel.learner.kinds import SURROGATES
 from tracewheel.learner.losses.aggregation import Aggregation, StepTotals, aggregate
 from tracewheel.learner.losses.ratios import SurrogateTokens, bounded, k3
 
@@ -68,16 +69,6 @@ def diagnose(
         behaviour_kl_total=k3(torch.zeros_like(behaviour), behaviour).sum().item(),
         weight_total=float(tokens) if weights is None else weights[kept].sum().item(),
     )
-
-
-# The function of each kind of surrogate, of which each takes what it needs of `SurrogateTokens`.
-SURROGATES = {
-    "cispo": "tracewheel.learner.losses.cispo:cispo",
-    "clip": "tracewheel.learner.losses.clip:clip",
-    "gspo": "tracewheel.learner.losses.gspo:gspo",
-    "likelihood": "tracewheel.learner.losses.likelihood:likelihood",
-    "sapo": "tracewheel.learner.losses.sapo:sapo",
-}
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,31 @@ def ask_until(
     raise JudgeFailure(f"judge {model.model}: no verdict in {again + 1} replies; the last: {problem}")
 
 
+def ask_about(
+    settings: JudgeSettings,
+    instructions: str,
+    texts: Mapping[str, str],
+    schema: dict[str, Any],
+    read: Callable[[str], Verdict],
+) -> Verdict:
+    """Ask the first model of a judge about texts of others, which are data whatever they say.
+
+    Args:
+        settings: Who is asked, and within which limits; a reply in the journal is not asked for again.
+        instructions: What is asked, and in what form it is to be answered.
+        texts: By name.
+        schema: JSON Schema of the reply.
+        read: Reads a reply; raises ValueError where it is no verdict.
+
+    Raises:
+        JudgeFailure: no reply was a verdict, or the budget is reached.
+    """
+    shown = [delimited(neutralised(text, settings.longest), name) for name, text in texts.items()]
+    messages = [{"role": "system", "content": instructions}, {"role": "user", "content": "\n\n".join(shown)}]
+    seed = int(content_hash(messages, 7), 16)
+    return ask_until(asker_of(settings), settings.models[0], messages, schema, seed, settings.again, read)
+
+
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 BARE_TOKENS = re.compile(r"</?s>", re.IGNORECASE)  # an honest page strikes words out with them
 ROLE_LINE = re.compile(r"^(\s*)(system|developer|user|human|assistant|evaluator|judge)(\s*):", re.IGNORECASE | re.MULTILINE)
