@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import pandas
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +95,14 @@ def test_a_ratio_20_percent_worse_is_reported(measured: dict[str, float], fallen
     from check_regression import worse
 
     assert worse({"speed": 1.0, "power of the turns, ours": 1.0}, measured) == fallen
+
+
+@pytest.mark.slow
+def test_late_and_corrected_outcomes_are_joined_and_counted_although_ingests_are_killed(tmp_path: Path) -> None:
+    from late_outcomes import month, play
+
+    made = month(6, 40, random.Random(1))
+    facts = play(made, tmp_path, random.Random(1))  # compares each night's counts with its own book
+    frame = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
+    assert dict(zip(frame["id"], frame["outcome"], strict=True)) == made.truth
+    assert facts["kills"] and facts["corrected"] and facts["said"] > 100

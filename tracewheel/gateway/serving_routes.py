@@ -37,7 +37,7 @@ def serving_routes(door: ServingDoor) -> list[Route]:
         logged = await off_loop(door.end, key, session, outcome, given)
         if logged is None and outcome is None:
             raise Refusal("not_found", f"No conversation of the session {session!r:.80} is open.")
-        later = {"feedback": True} if logged is None else {}
+        later = {"feedback": True, "ignored": sorted(given)} if logged is None else {}
         return JSONResponse({"session": session, "outcome": outcome, "logged": bool(logged), **later})
 
     async def feedback(request: Request) -> Response:

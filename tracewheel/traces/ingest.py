@@ -200,7 +200,7 @@ def ingest_new(
     """
     archive, redactor = Archive(out), Redactor(config.redaction)
     found, outcome_files = find_logs(config, without=out), find_outcomes(config)
-    skipped = skipped_files(config.paths, found.values(), without=out)
+    skipped = skipped_files(config.paths, [*found.values(), *outcome_files.values()], without=out)
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
     settings = content_hash(redaction | readers_digest(config) | ({"forgotten": forgotten.digest} if forgotten else {}))
     with archive.exclusive(), Spool() as spool:

@@ -211,8 +211,8 @@ def take_snapshot(config: IngestConfig, earlier: Snapshot | None = None, held: C
             renamed = log.name != name and log.name not in names.values()
             files.append(_without(log if renamed else replace(log, name=name), held))
             places.append((log.name if renamed else raw_name, path))
-    skipped = tuple(redactor.name(name) for name in skipped_files(config.paths, found.values()))
     said = {redactor.name(name): path for name, path in find_outcomes(config).items()}
+    skipped = tuple(redactor.name(name) for name in skipped_files(config.paths, [*found.values(), *said.values()]))
     digests = {name: digest_file(path) for name, path in said.items()}
     return Snapshot(tuple(files), skipped, unfinished, outcomes=digests, places=tuple(places), outcome_places=said)
 

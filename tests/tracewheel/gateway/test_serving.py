@@ -215,8 +215,9 @@ def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server
         assert say(response_id=names["responses"], value=False, kind="label").json()["taken"]
         assert say(id=names["messages"], value=1, said="2026-11-01T00:00:00Z").json()["said"] == "2026-11-01T00:00:00Z"
         assert say(id=names["messages"], value=0).status_code == 200  # a change of mind
-        ended = client.post(f"/v1/conversations/{names['session']}/end", json={"outcome": 0}, headers=headers)
-        assert ended.json() == {"session": names["session"], "outcome": 0.0, "logged": False, "feedback": True}
+        ended = client.post(f"/v1/conversations/{names['session']}/end", json={"outcome": 0, "task": "t"}, headers=headers)
+        told = {"session": names["session"], "outcome": 0.0, "logged": False, "feedback": True, "ignored": ["task"]}
+        assert ended.json() == told
     assert names["session"] not in "".join(path.read_text() for path in (tmp_path / "log").glob("*.jsonl"))
     report = ingest_new(config, tmp_path / "ingested")
     assert (report["kept"], report["read"], report["outcomes"]["waiting"], report["outcomes"]["corrected"]) == (4, 4, 0, 1)
