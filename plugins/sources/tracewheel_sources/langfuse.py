@@ -72,7 +72,7 @@ class LangfuseSource:
             self._api.close()
 
     def _fetch(self, cursor: dict[str, Any], folder: Path, now: datetime) -> dict[str, Any]:
-        stamp, begin = now.strftime("%Y%m%dT%H%M%SZ"), _iso(now - AGAIN)
+        number, begin = int(cursor.get("number", 0)) + 1, _iso(now - AGAIN)
         traces = _Traces(set(cursor.get("written", ())))
         waiting = folder / ".waiting"
         with waiting.open("w", encoding="utf-8") as stream:
@@ -81,12 +81,12 @@ class LangfuseSource:
                     stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         settled = traces.settled(now - self._settle, now - LONGEST)
         if settled:
-            file = folder / f"observations-{stamp}.jsonl"
+            file = folder / f"observations-{number:06d}.jsonl"
             with waiting.open(encoding="utf-8") as stream, file.open("w", encoding="utf-8") as out:
                 out.writelines(line for line in stream if json.loads(line)["traceId"] in settled)
         waiting.unlink()
         known, recent = cursor.get("known", {}), {}
-        scores = folder / f"scores-{stamp}.jsonl"
+        scores = folder / f"scores-{number:06d}.jsonl"
         with scores.open("w", encoding="utf-8") as out:
             for row in self._rows(SCORES, "Timestamp", SCORES_PAGE, cursor.get("scores"), now, fields="details,subject"):
                 name, version = str(row.get("id")), text_field(row, "updatedAt", "timestamp")
@@ -98,6 +98,7 @@ class LangfuseSource:
             scores.unlink()
         oldest = traces.oldest_waiting(settled, now - AGAIN)
         return {
+            "number": number,
             "observations": _iso(oldest),
             "written": sorted(traces.recent(oldest, settled)),
             "scores": begin,
