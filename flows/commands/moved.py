@@ -30,6 +30,7 @@ NOW = {
 }
 WHEELS = {
     "backtest": "lab",
+    "judge-replies": "lab",
     "collect": "sources",
     "export-gguf": "lab",
     "export-openlineage": "lab",

@@ -330,7 +330,7 @@ class TestInPrefect:
         (roll_out, {"seed", "threads", "policy", "environment", "rollout"}),
         (collect_groups, {"rollout"}),
         (score_trajectories, {"policy", "environment", "rubric"}),
-        (update_policy, {"own_sampler", "certifies", "seed", "threads", "policy", "learner", "training"}),
+        (update_policy, {"own_sampler", "certifies", "seed", "threads", "policy", "learner", "schedule_iterations"}),
         (evaluate_policy, {"seed", "threads", "policy", "environment", "rollout", "rubric", "evaluation"}),
         (decide_gate, {"gate"}),
         (load_champion, {"policy"}),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, ConfigError, DataError, FileOut
-from tracewheel_lab.logged_episodes import TRACES_FOLDER
 
 if TYPE_CHECKING:
     from tracewheel import Card, JudgeSettings
@@ -50,6 +49,7 @@ def run(options: Namespace) -> dict[str, Any]:
         DataError: the folder holds no traces.
     """
     from tracewheel import JudgeFailure, ask_about, folder_of
+    from tracewheel_lab.logged_episodes import TRACES_FOLDER
 
     settings = _settings(Path(options.judge))
     folder = folder_of(options.traces, "--traces") / TRACES_FOLDER
