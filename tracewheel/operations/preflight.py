@@ -35,7 +35,7 @@ from tracewheel.scoring.rubric import Rubric
 from tracewheel.traces.discovery import find_logs, find_outcomes
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
-from tracewheel.traces.sources import address_in
+from tracewheel.traces.sources import named as named_paths
 from tracewheel.traces.statements import read_outcomes
 
 State = Literal["ok", "warning", "error", "skipped"]
@@ -152,8 +152,9 @@ def _logs(looked: _Looked) -> Iterator[Line]:
     config = looked.config.ingest
     files = find_logs(config)
     if not files:
-        named = ", ".join(address_in(path) or path for path in config.paths)
-        raise DataError(f"ingest.paths: no file matches {named}; ingest and retrain fetch from sources, this does not")
+        raise DataError(
+            f"ingest.paths: no file matches {named_paths(config.paths)}; ingest and retrain fetch from sources, this does not"
+        )
     bad: list[tuple[str, Quarantined]] = []
     for name, path in files.items():
         for item in islice(read_first(config, path, BYTES), TRACES - len(looked.traces) - len(bad)):
