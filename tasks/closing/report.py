@@ -26,6 +26,7 @@ from tracewheel.core.run_record import SUMMARY_FILE, RunRecord
 from tracewheel.core.store import Entry, produce_whole, write_whole
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.curated_folder import QUALITY_FILE
+from tracewheel.curation.quality import run_funnel
 from tracewheel.dashboard.files import export_runs, write_quality_page
 from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_floor
 from tracewheel.evaluation.constant_policy import best_constant_policy
@@ -106,6 +107,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["held_out_shared"] = shared
     if (run.record.path / INTAKE_FILE).is_file():
         summary["intake"] = read_json(run.record.path / INTAKE_FILE)
+        summary["funnel"] = run_funnel(outcome.curated.result, summary["intake"])
     if (leaks := outcome.curated.result["leaks"])["found"]:
         summary["leaks"] = leaks["says"]
     if damaged := run.record.damaged:

@@ -17,7 +17,6 @@ from prefect.runtime import flow_run
 from tracewheel.core.progress import Listener, Progress
 
 EVERY_SECONDS = 10.0
-FUNNEL = ("found", "held", "read", "duplicates", "quarantined", "kept")
 
 
 class StageProgress:
@@ -105,11 +104,15 @@ def _publish(summary: Mapping[str, Any], note: str) -> None:
     names, run_id = ("success", "sampled", "harder"), summary["run_id"]
     rows = [{"policy": policy} | {name: summary[name][policy] for name in names} for policy in summary["success"]]
     create_table_artifact(rows, key="success", description=f"Success of run {run_id}")
-    if intake := summary.get("intake"):
-        counts = [{"traces": name, "count": intake[name]} for name in FUNNEL if name in intake]
-        reasons = [{"traces": f"quarantined: {reason}", "count": count} for reason, count in intake["by_reason"].items()]
-        create_table_artifact(counts + reasons, key="funnel", description=f"What run {run_id} took in")
+    if steps := summary.get("funnel"):
+        table = [{part: _listed(value) for part, value in step.items()} for step in steps]
+        create_table_artifact(table, key="funnel", description=f"What became of what run {run_id} took in")
     create_markdown_artifact(note, key="gate", description=f"Verdict on run {run_id}")
+
+
+def _listed(value: Any) -> Any:
+    """A cell of a table: counts by name as a text."""
+    return "; ".join(f"{count} {name}" for name, count in value.items()) if isinstance(value, dict) else value
 
 
 def show_skip(run_id: str, reason: str) -> None:

@@ -28,7 +28,7 @@ from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.agent_flan import CLASSES, flan_example
 from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, TRAIN
 from tracewheel.curation.hindsight import hindsight_episodes
-from tracewheel.curation.labels import LABEL_COLUMNS, VERIFIED, label_episodes, label_report
+from tracewheel.curation.labels import JUDGED, LABEL_COLUMNS, LOGGED, VERIFIED, label_episodes, label_report
 from tracewheel.curation.message_pairs import preference_pairs
 from tracewheel.curation.openings import NOT_WHOLE, opening_lengths, whole_episodes
 from tracewheel.environments.recorded.calls import has_broken_call
@@ -70,7 +70,10 @@ def stage_sets(
     good = whole[whole.index.isin(good.index[~broken])]
     demonstrations = _demonstrations(good)
     flan = _flan(good)
-    pairs, pair_report = preference_pairs(training, per_task=PAIRS_PER_TASK, margin=1.0, shared="auto")
+    # Where the log's word counts, one that nobody has judged is no failure because it is unlike a success.
+    told = LOGGED in config.sources and JUDGED not in config.sources
+    known = training[training["outcome_source"] != JUDGED] if told else training
+    pairs, pair_report = preference_pairs(known, per_task=PAIRS_PER_TASK, margin=1.0, shared="auto")
     hindsight = _demonstrations(_hindsight(tasks, whole))
     sets = {DEMONSTRATIONS: demonstrations, FLAN: flan, PAIRS: pairs, HINDSIGHT: hindsight}
     sets = {name: frame.assign(schema_version=SET_VERSION) for name, frame in sets.items()}

@@ -32,9 +32,9 @@ def without_score(traces: Path, episodes: pandas.DataFrame) -> list[str]:
 
     Args:
         traces: The ingested traces.
-        episodes: Their `id` and `unscored`.
+        episodes: Their `id`, `unscored` and `success`. One that the verifier cannot judge may have the log's outcome.
     """
-    why = episodes["unscored"]
+    why = episodes.loc[episodes["success"].isna(), "unscored"]
     return _most_frequent(why[~why.isin(("", OTHER_REPLIES, NOT_TRIED))], episodes, traces)
 
 

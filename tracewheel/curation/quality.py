@@ -95,20 +95,49 @@ def funnel(report: Mapping[str, Any], read: Mapping[str, Any]) -> list[dict[str,
     dropped = dict(sorted(Counter(known.get("dropped_tasks", {}).values()).items()))
     replayed, unscored = known.get("replayed"), known.get("unscored", 0)
     put_aside = {"duplicates": read.get("duplicates", 0), **read.get("by_reason", {})}
+    recorded, superseded = known.get("recorded") or {}, known.get("superseded", 0)
+    unfit = {"a longer version is there": superseded, **known.get("dropped_traces", {})}
+    if recorded.get("by") == "episode":  # by turn these are user messages
+        unfit |= recorded["left_out"]
     steps = [
         ("read", "traces", read.get("read"), {}),
         ("kept", "traces", read.get("kept", known.get("traces")), put_aside),
-        ("replayed", "traces", replayed, known.get("dropped_traces", {})),
+        ("replayed", "traces", replayed, unfit),
         ("scored", "traces", None if replayed is None else replayed - unscored, {"unscored": unscored}),
         ("found", "tasks", known.get("tasks"), {}),
         ("fit to be set", "tasks", None if "tasks" not in known else known["tasks"] - sum(dropped.values()), dropped),
         ("in a split", "tasks", known.get("tasks_used"), {"not needed": known.get("tasks_unused", 0)}),
     ]
-    return [
-        {"name": name, "unit": unit, "count": count, "lost": {reason: n for reason, n in lost.items() if n}}
-        for name, unit, count, lost in steps
-        if count is not None
-    ]
+    return [_step(name, unit, count, lost) for name, unit, count, lost in steps if count is not None]
+
+
+def run_funnel(report: Mapping[str, Any], intake: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What became of all that a run took in, down to its demonstrations: the steps of `funnel` and what is around them.
+
+    Args:
+        report: Curation's report; empty before it.
+        intake: The run's intake (`operations/intake_record.py`); empty where there is none.
+
+    Returns:
+        As `funnel`, with `of` where counts are known by kind: whose word the outcome of a trace is.
+    """
+    steps = funnel(report, intake)
+    if held := intake.get("held"):
+        steps.insert(0, _step("in the logs", "records", intake["found"], {"held back from training": held}))
+    said = (intake.get("outcomes") or {}).get("known")
+    for step in steps:
+        if said and step["name"] == "kept":
+            step["of"] = {name: count for name, count in said.items() if count}
+    if labels := (report.get("labels") or {}).get("outcomes"):
+        of_source = {name: count for name, count in labels.items() if count}
+        steps.append(_step("of these tasks", "episodes", sum(labels.values()), {}) | {"of": of_source})
+    if rows := (report.get("sets") or {}).get("rows"):
+        steps.append(_step("to imitate", "demonstrations", rows["demonstrations"], report["sets"].get("left_out", {})))
+    return steps
+
+
+def _step(name: str, unit: str, count: int, lost: Mapping[str, int]) -> dict[str, Any]:
+    return {"name": name, "unit": unit, "count": count, "lost": {reason: n for reason, n in lost.items() if n}}
 
 
 def _episodes(path: Path) -> tuple[pandas.DataFrame, ConversationCounts]:

@@ -10,6 +10,7 @@ from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.curation.curated_folder import REPORT_FILE
+from tracewheel.curation.quality import run_funnel
 from tracewheel.dashboard.measured import Evaluation, held_out, read_small
 from tracewheel.dashboard.progress import Progress
 from tracewheel.dashboard.text import percent, points, thousands
@@ -35,15 +36,6 @@ class Station:
     notes: tuple[str, ...] = ()
     stands: Stands = "ahead"
     page: str = ""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of the funnel: what was left after it, and how many it left out by reason."""
-
-    name: str
-    left: int
-    reasons: Mapping[str, int]
 
 
 def curation_report(run: FinishedRun) -> dict[str, Any]:
@@ -75,31 +67,9 @@ def stations_of(
     return passed if is_running else [replace(one, stands="halted") if one.stands == "now" else one for one in passed]
 
 
-def funnel_of(run: FinishedRun) -> list[Step]:
+def funnel_of(run: FinishedRun) -> list[dict[str, Any]]:
     """What became of the records of the log, step by step."""
-    intake, report = read_small(run.record.path / INTAKE_FILE), curation_report(run)
-    steps = []
-    if intake:
-        left = intake.get("read", 0) - intake.get("quarantined", 0)
-        held = {"held back from training": intake["held"]} if intake.get("held") else {}
-        steps += [
-            Step("records in the logs", intake.get("found", intake.get("read", 0)), held),
-            Step("readable traces", left, intake.get("by_reason") or {}),
-            Step("traces kept", intake.get("kept", left), _some({"copies of another record": intake.get("duplicates", 0)})),
-        ]
-    funnel = report.get("funnel") or {}
-    if funnel:
-        steps.append(Step("episodes carried out again", funnel.get("replayed", 0), funnel.get("dropped_traces") or {}))
-        unscored = _some({"without a score": funnel.get("unscored", 0)})
-        steps.append(Step("episodes with an outcome", funnel.get("replayed", 0) - funnel.get("unscored", 0), unscored))
-        steps.append(Step("tasks", funnel.get("tasks", 0), funnel.get("dropped_tasks") or {}))
-        spare = _some({"more than the profile asks for": funnel.get("tasks_unused", 0)})
-        steps.append(Step("tasks on a side of the splits", funnel.get("tasks_used", 0), spare))
-    return steps
-
-
-def _some(reasons: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in reasons.items() if count}
+    return run_funnel(curation_report(run), read_small(run.record.path / INTAKE_FILE))
 
 
 def _passed(station: Station, behind: bool) -> Station:

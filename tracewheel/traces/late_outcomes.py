@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ["id", "session", "created", "outcome", "format", "info"]
 NAMED = {BY_ID: "trace", BY_SESSION: "session"}  # what `Forgotten` calls them
+NO_OUTCOME = "without an outcome"
 SUCCESS = 0.5  # where two kinds are compared
 DAY = 86_400.0
 
@@ -142,14 +143,16 @@ class LateOutcomes:
 
         Returns:
             The counts: `said`, of which `new` and `waiting` for their conversation; `traces` that have some; `corrected`, those
-            where a later statement of the kind that counts has another value than an earlier; `kinds` of the statements; where
-            there are some, `too_late` and the `agreement` of weaker kinds with the outcome.
+            where a later statement of the kind that counts has another value than an earlier; `kinds` of the statements;
+            `known`: all traces by what their outcome is now, `logged` with them, of a kind, or none; where there are some,
+            `too_late` and the `agreement` of weaker kinds with the outcome.
         """
         if not self._of:
             return {}
         candidates = list(self._candidates(folder))
         waiting = self._share_out(candidates)
         counts: Counter[str] = Counter()
+        by: Counter[str] = Counter()
         agreement: dict[str, dict[str, int]] = {}
         changes: dict[Path, dict[str, _Joined]] = {}
         for one in candidates:
@@ -157,6 +160,7 @@ class LateOutcomes:
             counts.update(traces=bool(one.said), corrected=joined.corrected, too_late=joined.too_late)
             if joined.info and joined.outcome is not None:
                 _compare(joined.info, joined.outcome, agreement)
+                by.update([joined.info["by"]] if "file" in joined.info else [])
             if (joined.outcome, joined.info) != (one.outcome, one.earlier):
                 changes.setdefault(one.part, {})[one.id] = joined
         for part, changed in changes.items():
@@ -168,6 +172,7 @@ class LateOutcomes:
             "waiting": waiting,
             **{name: counts[name] for name in ("traces", "corrected")},
             "kinds": {kind: kinds[kind] for kind in OUTCOME_KINDS if kinds[kind]},
+            "known": _known(folder, by),
             **({"too_late": counts["too_late"]} if counts["too_late"] else {}),
             **({"agreement": agreement} if agreement else {}),
         }
@@ -268,6 +273,22 @@ def decide(logged: float | None, created: float | None, said: Iterable[Statement
     if source is not None:
         info |= {"said": source.said, "file": source.file, "line": source.line}
     return _Joined(outcome, info, len(values[kind]) > 1, too_late)
+
+
+def _known(folder: Path, by: Counter[str]) -> dict[str, int]:
+    """All traces by what their outcome is.
+
+    Args:
+        by: Those with an outcome that was said later, by its kind.
+    """
+    import pyarrow.parquet
+
+    total = without = 0
+    for part in (folder / TRACES_FOLDER).glob("part-*.parquet"):
+        outcomes = pyarrow.parquet.read_table(part, columns=["outcome"])["outcome"]
+        total, without = total + len(outcomes), without + outcomes.null_count
+    of_kinds: dict[str, int] = {kind: by[kind] for kind in OUTCOME_KINDS if by[kind]}
+    return {"logged": total - without - by.total(), **of_kinds, NO_OUTCOME: without}
 
 
 def _compare(info: Mapping[str, Any], outcome: float, agreement: dict[str, dict[str, int]]) -> None:

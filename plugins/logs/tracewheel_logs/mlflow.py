@@ -128,11 +128,13 @@ def model_calls(spans: list[Span]) -> list[ModelCall]:
 
 def _model_call(span: Span) -> ModelCall:
     inputs, outputs = _attribute(span, "mlflow.spanInputs"), _attribute(span, "mlflow.spanOutputs")
-    offered = _attribute(span, "mlflow.chat.tools") or (inputs.get("tools") if isinstance(inputs, dict) else None)
+    # What was sent first: MLflow's own list has the keys of schemas in another order, which are other tokens.
+    sent = as_tools(inputs.get("tools")) if isinstance(inputs, dict) else []
+    offered = sent or as_tools(_attribute(span, "mlflow.chat.tools"))
     model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
     whole = _attribute(span, "mlflow.chat.messages")
     messages = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
-    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, as_tools(offered), span.ended)
+    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, offered, span.ended)
 
 
 def _joined_outputs(spans: list[Span]) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def running(record, process):
 
 def test_a_run_shows_road_gate_families_findings_and_costs(client, run_ids):
     text = client.get(f"/runs/demo/{run_ids[-1]}").text
-    for words in ("The road", "all tasks", "Holm", "Validation success", "traces kept", "The doctor", "all stages", "Lineage"):
+    for words in ("The road", "all tasks", "Holm", "Validation success", "Traces kept", "The doctor", "all stages", "Lineage"):
         assert words in text, words
     assert 'class="band s0' in text  # intervals of the validations
     assert f"compare?run=demo%2F{run_ids[0]}&amp;run=demo%2F{run_ids[-1]}" in text  # its settings beside its parent's

@@ -57,6 +57,7 @@ def test_a_line_with_the_same_ids_and_a_reward_is_the_outcome_of_the_stored_trac
     assert (report["read"], report["kept"], report["duplicates"]) == (7, 4, 3)
     assert report["outcomes"] == {
         "said": 2, "new": 2, "waiting": 0, "traces": 2, "corrected": 0, "kinds": {"verified": 2},
+        "known": {"logged": 0, "verified": 2, "without an outcome": 2},
     }  # fmt: skip
     assert late(out, "id-0") == {
         "logged": None, "kinds": {"verified": 1.0}, "by": "verified", "said": None, "file": "day2.jsonl", "line": 1,

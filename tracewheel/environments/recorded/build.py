@@ -23,10 +23,11 @@ SHOWN = 5
 
 
 def tool_sets(traces: pandas.DataFrame) -> pandas.Series:
-    """The name of each trace's tool set: its format and tool names, or its format and "inferred" without logged tools.
+    """The name of each trace's tool set: its tool names, or its format and "inferred" without logged tools.
 
-    Inferred tools are the ones that a trace called, so traces of one format without logged tools form one set. Traces
-    without tools have the name "".
+    An agent's tools are one set, whichever programs have logged it: its log of before, and that of `serve`. Inferred tools are
+    the ones that a trace called, so traces of one format without logged tools form one set. Traces without tools have the
+    name "".
     """
     import pandas
 
@@ -34,7 +35,7 @@ def tool_sets(traces: pandas.DataFrame) -> pandas.Series:
     columns = zip(traces["tools"], _column(traces, "tools_inferred", False), _column(traces, "format", ""), strict=True)
     for tools, inferred, source in columns:
         offered = sorted({tool["function"]["name"] for tool in json.loads(tools)})
-        names.append(f"{source}: inferred" if inferred else f"{source}: {', '.join(offered)}" if offered else "")
+        names.append(f"{source}: inferred" if inferred else ", ".join(offered))
     return pandas.Series(names, index=traces.index, dtype=object)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.quality import BINS, histogram, quality_report, write_quality
+from tracewheel.curation.quality import BINS, histogram, quality_report, run_funnel, write_quality
 from tracewheel.dashboard.files import write_quality_page
 
 HOSTILE = "</style><script>document.title='owned'</script><img src=x onerror=\"alert(1)\"><!--&amp;"
@@ -204,3 +204,32 @@ def test_a_histogram_counts_every_value_once(values):
         low = found["start"] + index * found["width"]
         assert count == sum(low <= value < low + found["width"] for value in values)
     assert found["least"] <= found["median"] <= found["ninth_decile"] <= found["most"] == max(values)
+
+
+def test_a_runs_funnel_says_whose_word_outcomes_are_and_what_is_imitated():
+    intake = INGEST | {
+        "found": 15,
+        "held": 3,
+        "outcomes": {"known": {"logged": 2, "thumb": 4, "label": 0, "without an outcome": 3}},
+    }
+    report = {
+        "funnel": CURATION["funnel"] | {"superseded": 1, "recorded": {"by": "episode", "left_out": {"no user message": 1}}},
+        "labels": {"outcomes": {"verified": 0, "logged": 4, "judged": 0, "unknown": 1}},
+        "sets": {"rows": {"demonstrations": 2}, "left_out": {"a turn was cut": 1}},
+    }
+    steps = {f"{step['unit']} {step['name']}": step for step in run_funnel(report, intake)}
+    assert next(iter(steps)) == "records in the logs" and steps["records in the logs"]["lost"] == {"held back from training": 3}
+    assert steps["traces kept"]["of"] == {"logged": 2, "thumb": 4, "without an outcome": 3}
+    assert steps["traces replayed"]["lost"] == {
+        "a longer version is there": 1, "no environment logged": 2, "no user message": 1,
+    }  # fmt: skip
+    assert steps["tasks fit to be set"]["lost"] == {"solved by doing nothing": 1}
+    assert (steps["episodes of these tasks"]["count"], steps["episodes of these tasks"]["of"]) == (
+        5,
+        {"logged": 4, "unknown": 1},
+    )
+    assert (steps["demonstrations to imitate"]["count"], steps["demonstrations to imitate"]["lost"]) == (
+        2,
+        {"a turn was cut": 1},
+    )
+    assert run_funnel({}, {}) == []

@@ -92,6 +92,11 @@ def test_several_tool_sets_are_an_error_with_counts(make_recording, logs, asked)
         make_recording(pd.DataFrame(rows))
 
 
+def test_one_agents_tools_are_one_set_whoever_logged_it(make_recording, asked):
+    rows = [asked(name, ("stock", {"item": "tea"}, "1"), format=name) for name in ("openai", "tracewheel")]
+    assert make_recording(pd.DataFrame(rows))[1]["traces"] == 2
+
+
 def test_inferred_schemas_of_one_format_are_merged(logs, asked):
     seen = [
         [logs.tool("stock", item=logs.text, colour=logs.text)],
