@@ -50,7 +50,7 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     for damaged in summary.get("damaged", []):
         console.print(f"made again  {damaged['entry']}: {damaged['flaw']}", style="yellow", markup=False, soft_wrap=True)
     for sentence in sentences(summary["intake"]) if "intake" in summary else ():
-        console.print(f"left out    {sentence}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"intake      {sentence}", style="yellow", markup=False, soft_wrap=True)
     gate = summary["gate"]
     colour = "green" if gate["verdict"] == "promoted" else "yellow"
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")

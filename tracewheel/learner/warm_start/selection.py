@@ -10,13 +10,15 @@ from tracewheel.config import WarmStartConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
-from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
+from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, TASKS_FILE
 from tracewheel.curation.hindsight import hindsight_episodes
+from tracewheel.curation.labels import JUDGED
 from tracewheel.curation.replay import is_tried
 
 if TYPE_CHECKING:
     import pandas as pd
 
+DEMONSTRATIONS_FILE = "demonstrations.parquet"
 NEEDED = ("task_id", "success", "messages", "tools")
 
 
@@ -25,8 +27,8 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
 
     Args:
         curated: The curation stage's output.
-        kind: "verified" for logged episodes that passed when re-executed, and in a recorded environment those with the calls
-            of a logged success; any other value for all logged ones.
+        kind: "verified" for logged episodes that passed when re-executed, and in a recorded environment logged successes and,
+            where curation accepts judged outcomes, those that are judged so; any other value for all logged ones.
 
     Returns:
         Rows with at least `messages` and `tools` (JSON text).
@@ -41,7 +43,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     logged = read_table(path)
     logged = logged[logged["split"] == "train"]
     logged = logged[[is_tried(json.loads(messages)) for messages in logged["messages"]]]
-    parts = [logged[passed(logged)] if kind == "verified" else logged]
+    parts = [_vouched_for(logged[passed(logged)], curated) if kind == "verified" else logged]
     if settings.extra_demonstrations or settings.hindsight:
         tasks = read_table(curated / TASKS_FILE)
         training = tasks[tasks["split"] == "train"]
@@ -61,6 +63,15 @@ def passed(episodes: pd.DataFrame) -> pd.Series:
     """Whether each episode is verified: it passed when re-executed, or has the calls of a logged success."""
     passed = episodes["success"] == 1.0
     return passed | episodes["solution"].fillna(False).astype(bool) if "solution" in episodes else passed
+
+
+def _vouched_for(episodes: pd.DataFrame, curated: Path) -> pd.DataFrame:
+    """Without those that are only judged, or like a success, where the demonstrations of the data set have none such."""
+    guessed = episodes["outcome_source"] == JUDGED if "outcome_source" in episodes else None
+    if guessed is None or not guessed.any():
+        return episodes
+    accepted = read_table(curated / SETS_FOLDER / DEMONSTRATIONS_FILE, ["trace_id"])["trace_id"]
+    return episodes[~guessed | episodes["solution"].fillna(False).astype(bool) | episodes["trace_id"].isin(accepted)]
 
 
 def _taught(folder: Path, training: set[str]) -> pd.DataFrame:

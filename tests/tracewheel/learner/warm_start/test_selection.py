@@ -63,6 +63,19 @@ def test_the_logged_training_episodes_are_the_default(curated):
     assert len(episodes_to_imitate(WarmStartConfig(), curated, "all")) == 9
 
 
+@pytest.mark.parametrize(("accepted", "imitated"), [([], [0, 3, 4]), (["trace-1"], [0, 1, 3, 4])])
+def test_an_episode_that_is_only_like_a_success_is_none_unless_curation_accepts_that(curated, accepted, imitated):
+    """In a recorded environment nobody may have said how a conversation went that makes the same calls as a success."""
+    rows = pd.read_parquet(curated / "episodes.parquet")
+    rows = rows.assign(outcome_source="logged", solution=rows["trace_id"] == "trace-4")
+    rows.loc[rows["trace_id"].isin(["trace-1", "trace-4", "trace-6", "trace-7"]), "outcome_source"] = "judged"
+    rows.to_parquet(curated / "episodes.parquet")
+    (curated / "sets").mkdir()
+    pd.DataFrame({"trace_id": accepted}, dtype=str).to_parquet(curated / "sets/demonstrations.parquet")
+    found = episodes_to_imitate(WarmStartConfig(), curated, "verified")["trace_id"].tolist()
+    assert found == [f"trace-{number}" for number in imitated]
+
+
 def test_a_teachers_successes_follow_the_logs(curated, lessons, tasks):
     folder = lessons(row("a", tasks[0], "train", 1.0, solution(tasks[0])), row("b", tasks[1], "train", 0.0, half(tasks[1])))
     episodes = episodes_to_imitate(WarmStartConfig(extra_demonstrations=(folder,)), curated, "verified")
