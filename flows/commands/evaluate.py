@@ -107,7 +107,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if result["greedy"]["rate"] is None and result["sampled"]["rate"] is None:
         look_at, tone = "no episode could be scored", "bad"
     if words := result.get("without_score"):
-        look_at = "; ".join(f"{mode}: {text}" for mode, text in words.items())
+        from tracewheel.scoring.missing import ADVICE
+
+        look_at = "; ".join([*(f"{mode}: {text}" for mode, text in words.items()), ADVICE])
     families = [
         (f"{kind} {name}", *(percent(modes[mode]["rate"]) for mode in MODES if mode in modes))
         for kind, group in (("tier", result.get("by_tier", {})), ("family", result.get("by_family", {})))

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
+from tracewheel.operations import preflight
+
 DESK = """
     from tracewheel import Observation, Task, content_hash, function_tool
 
@@ -290,6 +292,13 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake
     said = f"{lines[name]['says']} {lines[name]['advice']}"
     assert lines[name]["state"] == state, said
     assert not [part for part in parts if part not in said], said
+
+
+def test_a_class_that_fails_at_each_trace_is_an_error_though_more_logs_follow(bench, run, monkeypatch):
+    monkeypatch.setattr(preflight, "TRACES", 8)
+    bench.edit('return Observation("ok")', 'return "ok"')
+    code, lines, _ = lines_of(run, bench.write())
+    assert (code, lines["replays"]["state"]) == (2, "error")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.config.algorithms import OwnAdvantageConfig
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
-from tracewheel.core.own_code import described, named, place
+from tracewheel.core.own_code import OwnCodeError, described, named, place
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.duplicates import DuplicateFinder
@@ -203,7 +203,7 @@ def _replays(looked: _Looked) -> Iterator[Line]:
         return
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
-    calls = _Calls()
+    calls, raises = _Calls(), False
     began = time.monotonic()
     with open_environment(kind) as environment:
         with contextlib.suppress(AttributeError):  # a class with slots
@@ -217,6 +217,7 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 said = str(error) if isinstance(error, DataError) else described(error)
                 if said is None:
                     raise
+                raises = raises or isinstance(error, OwnCodeError) or not isinstance(error, DataError)
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
@@ -224,7 +225,8 @@ def _replays(looked: _Looked) -> Iterator[Line]:
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
     replays = [replay for _, replay in looked.replays]
-    yield _agreement(replays, dropped, first, looked.worst)
+    # A class that fails at each of these will fail at the others; a log may have other agents' traces first.
+    yield _agreement(replays, dropped, first, "error" if raises else looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from calls.refused()
     yield from _slow_tools(calls.took)
@@ -320,7 +322,9 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         return
     if not scored:
         why = Counter(replay.unscored for replay in replays).most_common(1)[0][0]
-        yield Line("outcomes", worst, f"no episode can be scored: {why}", "mend the verifier")
+        yield Line(
+            "outcomes", "error" if len(replays) >= FEW_TASKS else worst, f"no episode can be scored: {why}", "mend the verifier"
+        )
         return
     wins = sum(replay.success == 1.0 for replay in scored)
     says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
