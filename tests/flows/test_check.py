@@ -249,6 +249,14 @@ MISTAKES = {
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
         ("tools", "warning", "add (0.3", "tool_threads"),
     ),
+    "a connection that belongs to one thread": (
+        lambda b: (
+            b.edit("self.words = list", "self.db = __import__('sqlite3').connect(':memory:'); self.words = list"),
+            b.edit("self.words.append", "self.db.execute('select 1'); self.words.append"),
+            b.set("rollout", tool_threads=4),
+        ),
+        ("threads", "error", "SQLite objects created in a thread", "own_desk.py, line", "check_same_thread=False"),
+    ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),

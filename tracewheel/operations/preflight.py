@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,8 @@ from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
 from tracewheel.curation.splits import components
-from tracewheel.environments import Observation, Refusal, open_environment
+from tracewheel.environments import Observation, Refusal, open_environment, wanted_threads
+from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
 from tracewheel.evaluation.idle_reward import idle_reward
@@ -93,6 +95,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "logs": _logs,
         "late outcomes": _late_outcomes,
         "replays": _replays,
+        "threads": _threads,
         "components": _components,
         "probes": _probes,
         "reward": _reward,
@@ -340,6 +343,33 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
     else:
         yield Line("outcomes", "ok", says)
+
+
+def _threads(looked: _Looked) -> Iterator[Line]:
+    """Whether an environment that is called in several threads can be: an episode's calls come from any of them."""
+    kind = looked.config.environment.spec
+    threads = looked.config.rollout.tool_threads or wanted_threads(kind)
+    if not threads or not looked.replays:
+        return
+    with open_environment(kind) as environment, ThreadPoolExecutor(1) as other:
+        for trace, replay in looked.replays[:TASKS]:
+            environment.reset(replay.task)
+            call = next((call["function"] for message in trace.messages for call in message.get("tool_calls") or []), None)
+            try:
+                if call is not None and isinstance(arguments := parsed_arguments(call["arguments"]), dict):
+                    other.submit(environment.step, call["name"], arguments).result()
+                other.submit(environment.snapshot).result()
+            except Exception as error:
+                if described(error) is None:
+                    raise
+                yield Line(
+                    "threads",
+                    "error",
+                    f"{threads} threads call it, and in another one than that of `reset` {named(error)}",
+                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set no tool_threads",
+                )
+                return
+    yield Line("threads", "ok", f"{threads}; an episode's calls may come from any of them")
 
 
 def _components(looked: _Looked) -> Iterator[Line]:
