@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from tracewheel.operations import preflight
+from tracewheel.operations.preflight import logs
 
 DESK = """
     from tracewheel import Observation, Task, content_hash, function_tool
@@ -303,7 +303,7 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake
 
 
 def test_a_class_that_fails_at_each_trace_is_an_error_though_more_logs_follow(bench, run, monkeypatch):
-    monkeypatch.setattr(preflight, "TRACES", 8)
+    monkeypatch.setattr(logs, "TRACES", 8)
     bench.edit('return Observation("ok")', 'return "ok"')
     code, lines, _ = lines_of(run, bench.write())
     assert (code, lines["replays"]["state"]) == (2, "error")
