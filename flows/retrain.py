@@ -46,7 +46,7 @@ from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.missing import ADVICE
-from tracewheel.traces.sources import fetch_new
+from tracewheel.traces.sources import fetch_new, named
 
 DESCRIPTION = (
     "Turns the logs of an agent into a better adapter: takes in what was logged, trains on tasks whose outcome can be "
@@ -110,7 +110,7 @@ def run_pipeline(config: RetrainConfig, *, scheduled: bool, fresh: bool = False)
     reporter = TerminalReporter()
     _fetch(config, reporter)
     if scheduled and waits_for_logs(config):
-        return Completed(name="Skipped", message=f"no logs yet in {', '.join(config.ingest.paths)}")
+        return Completed(name="Skipped", message=f"no logs yet in {named(config.ingest.paths)}")
     run = screened(begin_run(config, reporter, fresh=fresh), fresh=fresh, tell=scheduled)
     if scheduled and (reason := nothing_new(run)):
         if not run.record.summary:

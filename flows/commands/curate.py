@@ -98,6 +98,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             rows.append(("left out", counted(recorded["left_out"])))
     if funnel["dropped_traces"]:
         rows.append(("traces left out", counted(funnel["dropped_traces"])))
+    rows += [("" if place else "without a score", why) for place, why in enumerate(funnel.get("unscored_for", []))]
     if versions := result.get("versions"):
         rows.append(("other versions", versions["says"]))
     dropped: dict[str, int] = {}
@@ -171,6 +172,8 @@ def _what_matters(result: Mapping[str, Any], agreement: Agreement) -> tuple[str,
             "no demonstration for a warm start: no success in the training split that counts (curation.sets.sources)",
             "warning",
         )
+    if why := result["funnel"].get("unscored_for"):
+        return f"{result['funnel']['unscored']} episodes have no score; {why[0]}", "warning"
     if share := result.get("idle", {}).get("share"):
         return f"an episode without any work earns {percent(share)} of the full reward", "warning"
     success = result["deployed"]["held_out"]["success"]

@@ -2,12 +2,14 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from flows.commands.dry_run import make_plan
 from tasks.records.decisions import DECISION_FILE, note_tick, nothing_new, weigh
+from tracewheel.traces.sources import SOURCES
 
 pytestmark = pytest.mark.usefixtures("prefect_harness")
 
@@ -74,6 +76,27 @@ def test_a_deployment_that_waits_for_its_first_log_is_skipped_and_a_lost_log_is_
     assert (state.name, state.message) == ("Skipped", f"no logs yet in {tmp_path / 'logs'}")
     work.complete(120)
     assert work.tick(f"ingest.paths=[{tmp_path / 'logs'}]").is_failed()
+
+
+def test_a_scheduled_run_fetches_from_its_sources_before_it_looks_for_logs(work, tmp_path, monkeypatch):
+    class Desk:
+        def __init__(self, address):
+            self.file = Path(address)
+
+        def fetch(self, cursor, folder):
+            if self.file.exists() and not cursor:
+                (folder / "log.jsonl").write_bytes(self.file.read_bytes())
+                yield {"taken": True}
+
+    monkeypatch.setitem(SOURCES._set, "desk", Desk)
+    source = f"desk:{tmp_path / 'elsewhere.jsonl'}"
+    state = work.tick(f"ingest.paths=['{source}']")
+    assert (state.name, state.message) == ("Skipped", f"no logs yet in {source}")
+    work.write(4)
+    (tmp_path / "elsewhere.jsonl").write_bytes(work.log.read_bytes())
+    work.tick(f"ingest.paths=['{source}']")
+    (fetched,) = work.folder.glob("sources/*/log.jsonl")
+    assert fetched.read_bytes() == work.log.read_bytes()
 
 
 @pytest.mark.slow

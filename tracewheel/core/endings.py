@@ -104,7 +104,7 @@ def with_ending(messages: list[Message], mark: str) -> list[Message]:
     """The messages, of which the last has the mark; unchanged without one."""
     if not mark or not messages:
         return messages
-    return [*messages[:-1], {UNFINISHED: mark} | messages[-1]]
+    return [*messages[:-1], {**messages[-1], UNFINISHED: mark}]
 
 
 # What exporters write where they cut a text: at its end, or (LiteLLM) in the place of its middle.
@@ -143,6 +143,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def without_endings(messages: Iterable[Message]) -> list[Message]:
+    """The messages without marks, as a program or a policy is to read them."""
+    return [{key: part for key, part in message.items() if key != UNFINISHED} for message in messages]
+
+
 def with_endings(messages: list[Any], info: Mapping[str, Any]) -> list[Any]:
     """The messages of a whole conversation with all their marks, those that they and the record's other fields say.
 
@@ -159,7 +164,7 @@ def with_endings(messages: list[Any], info: Mapping[str, Any]) -> list[Any]:
             mark = message.get(UNFINISHED) or (is_turn and ending(message)) or (position == last and is_turn and ending(told))
             goes_on = position < last and (not is_turn or (isinstance(mark, str) and _plain(mark.partition(":")[2]) == PAUSED))
             if how_unfinished({UNFINISHED: mark}) and goes_on:
-                message = {key: value for key, value in message.items() if key != UNFINISHED}
+                [message] = without_endings([message])
             elif mark and UNFINISHED not in message:
                 message = {**message, UNFINISHED: mark}
         marked.append(message)

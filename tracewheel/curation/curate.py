@@ -31,7 +31,7 @@ from tracewheel.curation.episode_writer import EpisodeOrder, write_episodes
 from tracewheel.curation.filters import Filter
 from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_components, describe_counts, tried_rows
 from tracewheel.curation.leaks import check_leaks, describe_leaks, linking_clusters
-from tracewheel.curation.no_tasks import why_no_task
+from tracewheel.curation.no_tasks import why_no_task, without_score
 from tracewheel.curation.probes import probe_report
 from tracewheel.curation.quality import quality_report, write_quality
 from tracewheel.curation.quotes import splits_without_quotes, with_quotes
@@ -233,7 +233,7 @@ class _Curation:
         self._outcomes(tasks).to_parquet(out / OUTCOMES_FILE, index=False)
         report = {
             "agreement": Agreement.of(self.usable, self.replayed.difference).to_record(),
-            "funnel": self._funnel(dropped, tasks, in_use),
+            "funnel": self._funnel(path, dropped, tasks, in_use),
             **({"versions": self.replayed.versions} if self.replayed.versions else {}),
             "drift": {
                 "logged_rewards": int(self.usable["outcome"].notna().sum()),
@@ -310,7 +310,9 @@ class _Curation:
             counts["says"].append(component_words(parts))
         return counts
 
-    def _funnel(self, dropped: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame) -> dict[str, Any]:
+    def _funnel(
+        self, traces: Path, dropped: dict[str, str], tasks: pandas.DataFrame, in_use: pandas.DataFrame
+    ) -> dict[str, Any]:
         rows = self.replayed.rows
         recorded = self.replayed.recorded
         return {
@@ -320,6 +322,7 @@ class _Curation:
             "dropped_traces": dict(sorted(Counter(rows.loc[rows["dropped"] != "", "dropped"]).items())),
             "replayed": len(self.usable),
             "unscored": int(self.usable["success"].isna().sum()),
+            **({"unscored_for": why} if (why := without_score(traces, self.usable)) else {}),
             "tasks": len(self.replayed.tasks),
             "dropped_tasks": dropped,
             "tasks_unused": int((tasks["split"] == "").sum()),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.files import read_table
+from tracewheel.curation.agreement import OTHER_REPLIES
 from tracewheel.curation.probes import Probe
+from tracewheel.curation.replay import NOT_TRIED
 from tracewheel.curation.replayed_traces import ReplayedTraces
 
-REASONS_SHOWN = 3
+if TYPE_CHECKING:
+    import pandas
 
 
 def why_no_task(traces: Path, replayed: ReplayedTraces, probes: Mapping[str, Probe], kind: str) -> str:
@@ -20,11 +23,25 @@ def why_no_task(traces: Path, replayed: ReplayedTraces, probes: Mapping[str, Pro
     if recorded and (rows.empty or not recorded["traces"]["success"]):
         return f"no trace gives a task for the environment '{kind}': {without_task(recorded)}"
     why = rows["dropped"].where(rows["dropped"] != "", rows["task_id"].map(_in_words(probes)))
-    found = [f"none of the {len(rows)} traces gives a task for the environment '{kind}'"]
-    for reason, count in Counter(why.dropna()).most_common(REASONS_SHOWN):
-        example = str(rows.loc[why == reason, "id"].iloc[0])
-        found.append(f"{count} of them: {reason} ({_place(traces, example)})")
-    return "; ".join(found)
+    none = f"none of the {len(rows)} traces gives a task for the environment '{kind}'"
+    return "; ".join([none, *_most_frequent(why.dropna(), rows, traces)])
+
+
+def without_score(traces: Path, episodes: pandas.DataFrame) -> list[str]:
+    """Why replayed episodes have no score, the most frequent reasons; not those whose replies are not as logged.
+
+    Args:
+        traces: The ingested traces.
+        episodes: Their `id` and `unscored`.
+    """
+    why = episodes["unscored"]
+    return _most_frequent(why[~why.isin(("", OTHER_REPLIES, NOT_TRIED))], episodes, traces)
+
+
+def _most_frequent(why: pandas.Series, rows: pandas.DataFrame, traces: Path) -> list[str]:
+    """The most frequent reasons of some rows, each with the place of an example in its log."""
+    examples = rows["id"].reindex(why.index).groupby(why).first()
+    return [f"{count} of them: {reason} ({_place(traces, examples[reason])})" for reason, count in Counter(why).most_common(3)]
 
 
 def _in_words(probes: Mapping[str, Probe]) -> dict[str, str]:

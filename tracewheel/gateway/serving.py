@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.chat.conversation import ReadTurn, turn_reader
 from tracewheel.config import RedactionConfig, RolloutConfig
 from tracewheel.core import clock
+from tracewheel.core.endings import UNFINISHED, mark_of
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import content_hash
 from tracewheel.gateway.asking import ASKER, Asker
@@ -79,6 +80,7 @@ class Conversation:
     used: float = 0.0
     answering: int = 0
     histories: set[str] = field(default_factory=set)
+    cut: list[Message] = field(default_factory=list)  # replies at their limit of tokens
 
 
 class ServingDoor:
@@ -178,6 +180,7 @@ class ServingDoor:
                 conversation.used = time.monotonic()
         with self._lock:
             self.answered += 1
+            conversation.cut += [reply.message] if reply.finish_reason == "length" else []
             conversation.tools = request.tools or conversation.tools
             if chain:
                 said = _link(chain[-1], reply.message)
@@ -291,7 +294,10 @@ class ServingDoor:
         }
         return {
             "id": conversation.episode.key,
-            "messages": said.messages,
+            "messages": [
+                {**message, UNFINISHED: mark_of("length")} if message in conversation.cut else message
+                for message in said.messages
+            ],
             "tools": conversation.tools,
             "environment": given.get("environment"),
             "session": conversation.asker.session or conversation.episode.key,

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.config.algorithms import OwnAdvantageConfig
 from tracewheel.core.errors import ConfigError, DataError, TracewheelError
 from tracewheel.core.machine import available
-from tracewheel.core.own_code import described, named, place
+from tracewheel.core.own_code import OwnCodeError, described, named, place
 from tracewheel.core.types import Task, Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.duplicates import DuplicateFinder
@@ -24,7 +25,8 @@ from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.replay import Replay, replay_trace
 from tracewheel.curation.splits import components
-from tracewheel.environments import Observation, Refusal, open_environment
+from tracewheel.environments import Observation, Refusal, open_environment, wanted_threads
+from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
 from tracewheel.evaluation.idle_reward import idle_reward
@@ -35,7 +37,7 @@ from tracewheel.scoring.rubric import Rubric
 from tracewheel.traces.discovery import find_logs, find_outcomes
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
-from tracewheel.traces.sources import address_in
+from tracewheel.traces.sources import named as named_paths
 from tracewheel.traces.statements import read_outcomes
 
 State = Literal["ok", "warning", "error", "skipped"]
@@ -93,6 +95,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "logs": _logs,
         "late outcomes": _late_outcomes,
         "replays": _replays,
+        "threads": _threads,
         "components": _components,
         "probes": _probes,
         "reward": _reward,
@@ -152,8 +155,9 @@ def _logs(looked: _Looked) -> Iterator[Line]:
     config = looked.config.ingest
     files = find_logs(config)
     if not files:
-        named = ", ".join(address_in(path) or path for path in config.paths)
-        raise DataError(f"ingest.paths: no file matches {named}; ingest and retrain fetch from sources, this does not")
+        raise DataError(
+            f"ingest.paths: no file matches {named_paths(config.paths)}; ingest and retrain fetch from sources, this does not"
+        )
     bad: list[tuple[str, Quarantined]] = []
     for name, path in files.items():
         for item in islice(read_first(config, path, BYTES), TRACES - len(looked.traces) - len(bad)):
@@ -202,7 +206,7 @@ def _replays(looked: _Looked) -> Iterator[Line]:
         return
     dropped: Counter[str] = Counter()
     first: dict[str, Trace] = {}
-    calls = _Calls()
+    calls, raises = _Calls(), False
     began = time.monotonic()
     with open_environment(kind) as environment:
         with contextlib.suppress(AttributeError):  # a class with slots
@@ -216,6 +220,7 @@ def _replays(looked: _Looked) -> Iterator[Line]:
                 said = str(error) if isinstance(error, DataError) else described(error)
                 if said is None:
                     raise
+                raises = raises or isinstance(error, OwnCodeError) or not isinstance(error, DataError)
                 dropped[said] += 1
                 first.setdefault(said, trace)
                 continue
@@ -223,7 +228,8 @@ def _replays(looked: _Looked) -> Iterator[Line]:
             if replay.task.id not in {task.id for task in looked.tasks}:
                 looked.tasks.append(replay.task)
     replays = [replay for _, replay in looked.replays]
-    yield _agreement(replays, dropped, first, looked.worst)
+    # A class that fails at each of these will fail at the others; a log may have other agents' traces first.
+    yield _agreement(replays, dropped, first, "error" if raises else looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from calls.refused()
     yield from _slow_tools(calls.took)
@@ -319,7 +325,9 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         return
     if not scored:
         why = Counter(replay.unscored for replay in replays).most_common(1)[0][0]
-        yield Line("outcomes", worst, f"no episode can be scored: {why}", "mend the verifier")
+        yield Line(
+            "outcomes", "error" if len(replays) >= FEW_TASKS else worst, f"no episode can be scored: {why}", "mend the verifier"
+        )
         return
     wins = sum(replay.success == 1.0 for replay in scored)
     says = f"{wins} of {_count(len(scored), 'episode')} succeed by the verifier"
@@ -335,6 +343,33 @@ def _outcomes(replays: list[Replay], worst: State) -> Iterator[Line]:
         yield Line("outcomes", "warning", says, "is the verifier too mild? Where nothing fails there is nothing to learn")
     else:
         yield Line("outcomes", "ok", says)
+
+
+def _threads(looked: _Looked) -> Iterator[Line]:
+    """Whether an environment that is called in several threads can be: an episode's calls come from any of them."""
+    kind = looked.config.environment.spec
+    threads = looked.config.rollout.tool_threads or wanted_threads(kind)
+    if not threads or not looked.replays:
+        return
+    with open_environment(kind) as environment, ThreadPoolExecutor(1) as other:
+        for trace, replay in looked.replays[:TASKS]:
+            environment.reset(replay.task)
+            call = next((call["function"] for message in trace.messages for call in message.get("tool_calls") or []), None)
+            try:
+                if call is not None and isinstance(arguments := parsed_arguments(call["arguments"]), dict):
+                    other.submit(environment.step, call["name"], arguments).result()
+                other.submit(environment.snapshot).result()
+            except Exception as error:
+                if described(error) is None:
+                    raise
+                yield Line(
+                    "threads",
+                    "error",
+                    f"{threads} threads call it, and in another one than that of `reset` {named(error)}",
+                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set no tool_threads",
+                )
+                return
+    yield Line("threads", "ok", f"{threads}; an episode's calls may come from any of them")
 
 
 def _components(looked: _Looked) -> Iterator[Line]:

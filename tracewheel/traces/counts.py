@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracewheel.core.endings import CUT, how_unfinished, prompt_is_cut
+from tracewheel.core.endings import CUT, UNFINISHED, how_unfinished, prompt_is_cut
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import STRAY_RESULTS
 
@@ -56,7 +56,7 @@ class Counts:
         numbers = self.numbers
         calls = results = 0
         for message in trace.messages:
-            if how := how_unfinished(message):
+            if UNFINISHED in message and (how := how_unfinished(message)):
                 numbers[CUT_TURNS if how == CUT else FAILED_TURNS] += times
             if message["role"] == "tool":
                 results += 1

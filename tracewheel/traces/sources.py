@@ -91,6 +91,11 @@ def address_in(path: str) -> str | None:
     return _given.get(path)
 
 
+def named(paths: Sequence[str]) -> str:
+    """Located paths as the user gave them."""
+    return ", ".join(_given.get(path, path) for path in paths)
+
+
 def _name(address: str) -> str:
     if re.search(r"//[^/@]*@", address):
         raise ConfigError(

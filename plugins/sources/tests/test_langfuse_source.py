@@ -20,8 +20,11 @@ class Project:
 
     def __init__(self):
         self.observations, self.scores, self.asked, self.instead = [], [], [], []
+        self.is_old = False
 
     def answer(self, path, query):
+        if self.is_old:
+            return self.old_answer(path, query)
         of_scores = path == langfuse.SCORES
         rows, column = (self.scores, "timestamp") if of_scores else (self.observations, "startTime")
         name = "Timestamp" if of_scores else "StartTime"
@@ -31,6 +34,24 @@ class Project:
         last = first + 2
         meta = {"cursor": base64.b64encode(str(last).encode()).decode()} if last < len(rows) else {}
         return {"data": rows[first:last], "meta": meta | ({"limit": 2} if of_scores else {})}
+
+    def old_answer(self, path, query):
+        """As version 3 answers: numbered pages, and each trace with its observations."""
+        if path.startswith(f"{langfuse.OLD_TRACES}/"):
+            rows = [row for row in self.observations if row["traceId"] == path.rpartition("/")[2]]
+            inner = [{name: value for name, value in row.items() if name not in ("sessionId", "userId")} for row in rows]
+            return {"id": rows[0]["traceId"], "name": "shed", "sessionId": "s-1", "userId": "u-1", "observations": inner}
+        traces = {row["traceId"]: row["startTime"] for row in reversed(self.observations)}
+        rows = {
+            langfuse.OLD_TRACES: [{"id": name, "timestamp": at, "observations": []} for name, at in traces.items()],
+            langfuse.OLD_SCORES: [{**row, "traceId": row["subject"]["id"], "subject": None, "value": 1} for row in self.scores],
+        }.get(path)
+        if rows is None:
+            return None
+        found = [row for row in rows if query.get("fromTimestamp", "") <= row["timestamp"] < query["toTimestamp"]]
+        number = int(query["page"])
+        meta = {"page": number, "limit": 1, "totalItems": len(found), "totalPages": len(found)}
+        return {"data": found[number - 1 : number], "meta": meta}
 
 
 @pytest.fixture
@@ -42,7 +63,8 @@ def project(monkeypatch):
             parts = urlsplit(self.path)
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             found.asked.append((parts.path, query, self.headers["authorization"]))
-            status, headers, body = found.instead.pop(0) if found.instead else (200, {}, found.answer(parts.path, query))
+            answer = found.instead.pop(0) if found.instead else (200, {}, found.answer(parts.path, query))
+            status, headers, body = (404, {}, {}) if answer[2] is None else answer
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(body))}.items():
@@ -139,6 +161,23 @@ def test_ingest_reads_a_project_and_again_only_what_is_new(project, tmp_path, ca
     assert (report["kept"], report["added"]["read"]) == (2, 1)
 
 
+def test_a_server_of_version_3_is_read_by_the_older_api(project, tmp_path, capsys):
+    project.is_old = True
+    project.observations = trace("rakes", 600) + trace("saws", 60) + trace("new", 5)
+    project.scores = [score("rakes", 300), score("saws", 50)]
+    arguments = ["ingest", "langfuse:", "--out", str(tmp_path / "out"), "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == 2
+    import pandas
+
+    rows = pandas.read_parquet(tmp_path / "out/traces.parquet").to_dict("records")
+    assert {(row["id"], row["session"], row["user"], row["outcome"]) for row in rows} == {
+        ("rakes", "s-1", "u-1", 1.0), ("saws", "s-1", "u-1", 1.0)
+    }  # fmt: skip
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["added"]["read"] == 0
+
+
 def test_a_rate_limit_is_waited_for_and_faults_are_tried_again(project, tmp_path):
     project.observations = trace("rakes", 600)
     project.instead = [(429, {"retry-after": "7"}, b"slow"), (502, {}, b""), (503, {"retry-after": "9999"}, b"")]
@@ -150,7 +189,7 @@ def test_a_rate_limit_is_waited_for_and_faults_are_tried_again(project, tmp_path
     ("answer", "error", "says"),
     [
         ((401, {}, {"message": "Invalid credentials"}), ConfigError, "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"),
-        ((404, {}, {}), ConfigError, "new enough"),
+        ((404, {}, {}), ConfigError, "has no /api/public/traces; is it the right server"),
         ((400, {}, {"message": "bad"}), InfrastructureError, "answers 400"),
         ((200, {}, b"<html>"), InfrastructureError, "no JSON"),
         ((200, {}, []), InfrastructureError, "not an object"),

@@ -19,6 +19,10 @@ AGAIN = {408, 425, 429, 500, 502, 503, 504}
 SHOWN = 300
 
 
+class NoSuchPath(ConfigError):
+    """The server does not know a path."""
+
+
 class Api:
     """An API with JSON answers.
 
@@ -51,7 +55,7 @@ class Api:
                 if status in (401, 403):
                     raise ConfigError(f"{self._base}: refuses the credentials ({status}); set {self._variables}")
                 if status == 404:
-                    raise ConfigError(f"{self._base}: has no {path}; is it the right server, and new enough?")
+                    raise NoSuchPath(f"{self._base}: has no {path}; is it the right server, and new enough?")
                 if status not in AGAIN:
                     break
             if tried < TRIES:

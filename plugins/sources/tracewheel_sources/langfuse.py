@@ -1,4 +1,4 @@
-"""Langfuse, cloud or one's own from version 4: its observations (API v2) and scores (API v3).
+"""Langfuse, cloud or one's own: its observations (API v2) and scores (API v3); of servers before version 4, by the older API.
 
 `langfuse:[https://HOST][?environment=NAME&since=2026-10-01&settle=30]`. The variables LANGFUSE_PUBLIC_KEY and
 LANGFUSE_SECRET_KEY hold the keys, LANGFUSE_BASE_URL the address where none is given. A trace is fetched as a whole, once
@@ -15,15 +15,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from tracewheel import ConfigError, InfrastructureError, nanoseconds, text_field
+from tracewheel import ConfigError, InfrastructureError, list_field, nanoseconds, object_field, text_field
 from tracewheel_sources.addresses import number_of, read_address
-from tracewheel_sources.asking import Api
+from tracewheel_sources.asking import Api, NoSuchPath
 
 CLOUD = "https://cloud.langfuse.com"
 KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 FIELDS = "core,basic,time,io,metadata,model,usage,trace_context"
 OBSERVATIONS, SCORES = "/api/public/v2/observations", "/api/public/v3/scores"
+OLD_TRACES, OLD_SCORES = "/api/public/traces", "/api/public/v2/scores"
+WHOLE: dict[str, str | int] = {"expandMetadata": "attributes"}  # others are cut after 200 characters
+OF_TRACE = {"sessionId": "sessionId", "userId": "userId", "traceName": "name", "tags": "tags", "release": "release"}
 PAGE, SCORES_PAGE = 200, 100
 SETTLE = 30.0  # minutes
 AGAIN = timedelta(hours=2)  # how much later than it began an observation may arrive
@@ -68,7 +72,7 @@ class LangfuseSource:
             self._api.close()
 
     def _fetch(self, cursor: dict[str, Any], folder: Path, now: datetime) -> dict[str, Any]:
-        stamp, begin = now.strftime("%Y%m%dT%H%M%SZ"), _iso(now - AGAIN)
+        number, begin = int(cursor.get("number", 0)) + 1, _iso(now - AGAIN)
         traces = _Traces(set(cursor.get("written", ())))
         waiting = folder / ".waiting"
         with waiting.open("w", encoding="utf-8") as stream:
@@ -77,12 +81,12 @@ class LangfuseSource:
                     stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         settled = traces.settled(now - self._settle, now - LONGEST)
         if settled:
-            file = folder / f"observations-{stamp}.jsonl"
+            file = folder / f"observations-{number:06d}.jsonl"
             with waiting.open(encoding="utf-8") as stream, file.open("w", encoding="utf-8") as out:
                 out.writelines(line for line in stream if json.loads(line)["traceId"] in settled)
         waiting.unlink()
         known, recent = cursor.get("known", {}), {}
-        scores = folder / f"scores-{stamp}.jsonl"
+        scores = folder / f"scores-{number:06d}.jsonl"
         with scores.open("w", encoding="utf-8") as out:
             for row in self._rows(SCORES, "Timestamp", SCORES_PAGE, cursor.get("scores"), now, fields="details,subject"):
                 name, version = str(row.get("id")), text_field(row, "updatedAt", "timestamp")
@@ -94,6 +98,7 @@ class LangfuseSource:
             scores.unlink()
         oldest = traces.oldest_waiting(settled, now - AGAIN)
         return {
+            "number": number,
             "observations": _iso(oldest),
             "written": sorted(traces.recent(oldest, settled)),
             "scores": begin,
@@ -101,27 +106,49 @@ class LangfuseSource:
         }
 
     def _rows(self, path: str, column: str, size: int, begin: str | None, end: datetime, *, fields: str) -> Iterator[Row]:
-        """All rows from a time on, page by page."""
-        asked: dict[str, str | int] = {"limit": size, "fields": fields, f"to{column}": _iso(end)}
-        if path == OBSERVATIONS:
-            asked["expandMetadata"] = "attributes"  # others are cut after 200 characters
+        """All rows from a time on; of a server that does not have the newer API yet, by the older one."""
+        asked: dict[str, str | int] = {"limit": size, f"to{column}": _iso(end)}
         if begin or "since" in self._options:
             asked[f"from{column}"] = begin or _iso(datetime.fromtimestamp(nanoseconds(self._options["since"]) / 1e9, UTC))
         if "environment" in self._options:
             asked["environment"] = self._options["environment"]
+        try:
+            yield from self._by_cursor(path, {**asked, "fields": fields} | (WHOLE if path == OBSERVATIONS else {}))
+        except NoSuchPath:
+            if path == SCORES:
+                yield from self._by_page(OLD_SCORES, asked)
+                return
+            renamed = {name.replace("StartTime", "Timestamp"): value for name, value in asked.items()} | {"limit": SCORES_PAGE}
+            for about in self._by_page(OLD_TRACES, renamed):
+                trace = self._api.get(f"{OLD_TRACES}/{quote(str(about.get('id')), safe='')}", {})
+                told = {name: trace.get(old) for name, old in OF_TRACE.items()}
+                yield from ({**told, **row} for row in list_field(trace, "observations") if isinstance(row, dict))
+
+    def _by_cursor(self, path: str, asked: dict[str, str | int]) -> Iterator[Row]:
         for _ in range(MOST_PAGES):
-            page = self._api.get(path, asked)
-            if not isinstance(page.get("data"), list):
-                raise InfrastructureError(f"langfuse: {path} answers without a list 'data'")
-            yield from (row for row in page["data"] if isinstance(row, dict))
-            meta = page.get("meta")
-            following = meta.get("cursor") if isinstance(meta, dict) else None
+            page, meta = self._page(path, asked)
+            yield from page
+            following = meta.get("cursor")
             if not following:
                 return
             if following == asked.get("cursor"):
                 break
             asked["cursor"] = str(following)
         raise InfrastructureError(f"langfuse: {path} goes from page to page without an end")
+
+    def _by_page(self, path: str, asked: dict[str, str | int]) -> Iterator[Row]:
+        for number in range(1, MOST_PAGES):
+            page, meta = self._page(path, {**asked, "page": number})
+            yield from page
+            pages = meta.get("totalPages")
+            if not page or not isinstance(pages, int) or number >= pages:
+                return
+
+    def _page(self, path: str, asked: dict[str, str | int]) -> tuple[list[Row], Row]:
+        answer = self._api.get(path, asked)
+        if not isinstance(answer.get("data"), list):
+            raise InfrastructureError(f"langfuse: {path} answers without a list 'data'")
+        return [row for row in answer["data"] if isinstance(row, dict)], object_field(answer, "meta")
 
 
 class _Traces:

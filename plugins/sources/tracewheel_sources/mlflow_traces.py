@@ -79,7 +79,7 @@ class MlflowSource:
         """One commit a page. `seen` has the time and a digest of the assessments of each trace of the last days."""
         now = int(datetime.now(UTC).timestamp() * 1000)
         begin, oldest = int(cursor.get("from", 0)), int(now - self._days * DAY)
-        token = None
+        token, number = None, int(cursor.get("number", 0))
         while True:
             page = client.search_traces(
                 locations=[experiment],
@@ -99,14 +99,15 @@ class MlflowSource:
                 lines.append(client.get_trace(trace.info.trace_id).to_json())
                 lines += [json.dumps(label) for label in _labels(info)]
             if lines:
-                name = hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
-                (folder / f"traces-{page[0].info.timestamp_ms}-{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+                number += 1
+                (folder / f"traces-{number:06d}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             token = page.token
             if lines and token:
-                yield {"from": begin, "seen": seen}
+                yield {"number": number, "from": begin, "seen": seen}
             if not token:
                 break
-        yield {"from": oldest, "seen": {name: value for name, value in seen.items() if value[0] >= oldest}}
+        recent = {name: value for name, value in seen.items() if value[0] >= oldest}
+        yield {"number": number, "from": oldest, "seen": recent}
 
 
 def _labels(info: dict[str, Any]) -> Iterator[dict[str, Any]]:

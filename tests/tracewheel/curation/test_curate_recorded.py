@@ -162,3 +162,20 @@ def test_a_prompt_that_an_exporter_cut_is_the_start_of_no_task(folder):
         found, counts = recorded_episodes(traces, "recorded:x", by=by)
         assert counts["left_out"][CUT_PROMPT] == 1
         assert not any("[truncated]" in text for text in found["environment"])
+
+
+def test_the_context_of_a_task_has_no_mark_of_a_turn_that_was_cut():
+    from tracewheel.environments.recorded.traces import recorded_episodes
+
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "I wi", "unfinished": "cut: length"},
+        {"role": "user", "content": "two"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    ]
+    row = {"id": "t", "messages": json.dumps(messages), "outcome": 1.0, "task": "x", "session": None, "info": "{}"}
+    found, _ = recorded_episodes(pandas.DataFrame([{**row, "environment": None}]), "recorded:x")
+    [logged] = map(json.loads, found["environment"])
+    assert logged["context"] == [messages[0], {"role": "assistant", "content": "I wi"}]
+    assert "unfinished" in found["messages"].iloc[0]

@@ -277,3 +277,14 @@ def test_a_profile_that_redacts_nothing_logs_what_was_said(serving, renderer, tm
     door.end_idle(0)
     (record,) = lines(tmp_path / "log")
     assert record["messages"][0] == TOLD[0] and record["user"] == MAIL and record["tokens"]["token_ids"]
+
+
+def test_a_reply_at_its_limit_is_logged_as_cut(serving, tmp_path):
+    door = serving()
+    reply = asyncio.run(door.answer(KEY, ChatRequest(list(HELLO), TOOLS, max_tokens=1)))
+    door.end_idle(0)
+    assert reply.finish_reason == "length"
+    [logged] = lines(tmp_path / "log")
+    assert [message.get("unfinished") for message in logged["messages"]] == [None, None, "cut: length"]
+    report = ingest(IngestConfig(paths=(str(tmp_path / "log"),)), tmp_path / "traces")
+    assert report["kept"] == report["cut_turns"] == 1

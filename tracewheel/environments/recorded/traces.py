@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracewheel.core.endings import prompt_is_cut
+from tracewheel.core.endings import prompt_is_cut, without_endings
 from tracewheel.core.types import content_hash, stored_json
 from tracewheel.environments.recorded.build import log_task
 from tracewheel.environments.recorded.calls import LoggedCall, calls_in
@@ -171,7 +171,7 @@ def _row(stretch: _Stretch, kind: str, by: By, asked: _Stretch, solutions: Recor
         # An episode begins with the user's message: earlier messages of the agent are replayed with the rest.
         "context": [message for message in asked.context if message["role"] == "system"]
         if by == "episode"
-        else stretch.context,
+        else without_endings(stretch.context),
         **solutions,
     }
     record = stretch.record

@@ -7,12 +7,13 @@ Source of the conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tracewheel.traces.readers.content import as_text, read_parts
 from tracewheel.traces.readers.conversation import ModelCall, ToolRun
 from tracewheel.traces.readers.dialects import as_chat, parsed_json
-from tracewheel.traces.readers.spans import Span, SpanConventions, first_text, nested_attributes, span_reader
+from tracewheel.traces.readers.spans import Span, SpanConventions, ended_by, first_text, nested_attributes, span_reader
 from tracewheel.traces.readers.tools import as_tools
 
 FORMAT = "otel"
@@ -52,7 +53,8 @@ def _model_calls(span: Span) -> list[ModelCall]:
         if event[0] in (*EVENT_ROLES, DETAILS) and rounds[-1] and rounds[-1][-1][0] in (CHOICE, DETAILS):
             rounds.append([])
         rounds[-1].append(event)
-    return [call for events in rounds if (call := _model_call(span, events)) is not None]
+    calls = [call for events in rounds if (call := _model_call(span, events)) is not None]
+    return [*(replace(call, ended="") for call in calls[:-1]), *calls[-1:]]  # the span says how the last one ended
 
 
 def _model_call(span: Span, events: list[Event]) -> ModelCall | None:
@@ -78,7 +80,8 @@ def _model_call(span: Span, events: list[Event]) -> ModelCall | None:
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
-    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools, span.ended)
+    ended = span.ended or ended_by({}, attributes)
+    return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools, ended)
 
 
 def _from_events(events: list[Event]) -> ModelCall:

@@ -148,14 +148,14 @@ def read_span(value: dict[str, Any]) -> Span:
         attributes=attributes,
         events=tuple(events),
         annotations=tuple(note for note in _list(value, "annotations") if isinstance(note, dict)),
-        ended=_ended(value, attributes),
+        ended=ended_by(value, attributes),
     )
 
 
 ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason", "ai.finishReason")
 
 
-def _ended(value: dict[str, Any], attributes: dict[str, Any]) -> str:
+def ended_by(value: dict[str, Any], attributes: dict[str, Any]) -> str:
     """How a call ended, by its finish reason, or else by the span's status or error."""
     told = [{"finish_reason": parsed_json(attributes.get(key))} for key in ENDED_KEYS]
     status = value.get("status")
