@@ -249,6 +249,13 @@ MISTAKES = {
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
         ("tools", "warning", "add (0.3", "tool_threads"),
     ),
+    "an exception at a call that no log has": (
+        lambda b: (
+            b.edit("self.words.append", "[].pop() if args['word'] == 'x' else None; self.words.append"),
+            setattr(b, "records", [record(number) for number in range(16)]),
+        ),
+        ("made-up calls", "warning", "1 call with made-up", "step raises IndexError", "raise ToolError"),
+    ),
     "a connection that belongs to one thread": (
         lambda b: (
             b.edit("self.words = list", "self.db = __import__('sqlite3').connect(':memory:'); self.words = list"),

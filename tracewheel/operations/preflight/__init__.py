@@ -23,6 +23,7 @@ def preflight(config: RetrainConfig) -> Iterator[Line]:
         "logs": logs.check_logs,
         "late outcomes": logs.check_late_outcomes,
         "replays": replays.check_replays,
+        "made-up calls": worlds.check_made_up_calls,
         "threads": worlds.check_threads,
         "components": worlds.check_components,
         "probes": worlds.check_probes,

@@ -14,7 +14,7 @@ from tracewheel.core.own_code import OwnCodeError, described, place
 from tracewheel.core.types import Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.replay import Replay, replay_trace
-from tracewheel.environments import Observation, Refusal, open_environment
+from tracewheel.environments import Observation, Refusal, open_environment, wanted_threads
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.preflight.line import FEW, Line, Looked, State, counted
 
@@ -58,7 +58,7 @@ def check_replays(looked: Looked) -> Iterator[Line]:
     yield _agreement(replays, dropped, first, "error" if raises else looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from calls.refused()
-    yield from _slow_tools(calls.took)
+    yield from _slow_tools(calls.took, looked.config.rollout.tool_threads or wanted_threads(kind))
 
 
 @dataclass
@@ -114,7 +114,7 @@ class _Calls:
             )
 
 
-def _slow_tools(took: dict[str, list[float]]) -> Iterator[Line]:
+def _slow_tools(took: dict[str, list[float]], threads: int) -> Iterator[Line]:
     means = {tool: sum(seconds) / len(seconds) for tool, seconds in took.items()}
     slow = {tool: mean for tool, mean in means.items() if mean > SLOW_CALL}
     if slow:
@@ -123,8 +123,10 @@ def _slow_tools(took: dict[str, list[float]]) -> Iterator[Line]:
             "tools",
             "warning",
             f"a call takes long: {said}; an iteration of 64 episodes with 5 such calls spends "
-            f"{64 * 5 * max(slow.values()) / 60:.1f} minutes on them",
-            "set `tool_threads` on the class, so that calls of several episodes run at once, or make them faster",
+            f"{64 * 5 * max(slow.values()) / 60 / max(threads, 1):.1f} minutes on them",
+            f"{threads} threads are set; make them faster"
+            if threads
+            else "set rollout.tool_threads, so that calls of several episodes run at once, or make them faster",
         )
 
 

@@ -15,7 +15,7 @@ from tracewheel.curation.splits import components
 from tracewheel.environments import open_environment, wanted_threads
 from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
-from tracewheel.evaluation.idle_reward import idle_reward
+from tracewheel.evaluation.idle_reward import idle_reward, tried_calls
 from tracewheel.operations.preflight.line import FEW, Line, Looked, counted
 
 TASKS = 3  # how many are played
@@ -31,6 +31,29 @@ def check_environment(looked: Looked) -> Iterator[Line]:
             raise ConfigError(f"environment '{looked.config.environment.kind}' has no method {', '.join(missing)}")
         tools = environment.tools()
     yield Line("environment", "ok", f"{looked.config.environment.kind}: {counted(len(tools), 'tool')}")
+
+
+def check_made_up_calls(looked: Looked) -> Iterator[Line]:
+    """What `step` raises at calls with made-up arguments, such as a policy tries: ids that are not there, empty texts."""
+    raised: list[str] = []
+    if not looked.tasks:
+        return
+    with open_environment(looked.config.environment.spec) as environment:
+        for call in tried_calls(environment, looked.tasks[0]):
+            environment.reset(looked.tasks[0])
+            try:
+                environment.step(*call)
+            except Exception as error:
+                if described(error) is None:
+                    raise
+                raised.append(f"{call[0]}: {named(error)}")
+    if raised:
+        yield Line(
+            "made-up calls",
+            "warning",
+            f"{counted(len(raised), 'call')} with made-up arguments end the episode without a score; {raised[0]}",
+            'where that is the tool\'s answer to the agent, raise ToolError, or set `exceptions = "observation"` on the class',
+        )
 
 
 def check_threads(looked: Looked) -> Iterator[Line]:
