@@ -109,7 +109,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if words := result.get("without_score"):
         from tracewheel.scoring.missing import ADVICE
 
-        look_at = "; ".join([*(f"{mode}: {text}" for mode, text in words.items()), ADVICE])
+        advice = [] if "endpoint" in result else [ADVICE]
+        look_at = "; ".join([*(f"{mode}: {text}" for mode, text in words.items()), *advice])
     families = [
         (f"{kind} {name}", *(percent(modes[mode]["rate"]) for mode in MODES if mode in modes))
         for kind, group in (("tier", result.get("by_tier", {})), ("family", result.get("by_family", {})))

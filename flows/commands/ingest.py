@@ -93,11 +93,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         from flows.console.explained import explain
 
         return explain(options)
-    if not options.out and not options.dry_run:
+    has_profile = any(path.endswith(PROFILES) for path in options.paths)
+    if not options.out and not (options.dry_run and has_profile):
         raise InputError("--out DIR is missing: the folder to write to (--explain FILE only shows a record)")
     if options.record is not None:
         raise InputError("--record: only with --explain FILE")
-    if any(path.endswith(PROFILES) for path in options.paths):
+    if has_profile:
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
     from tracewheel.traces.forgotten import NOBODY, read_forgotten_file

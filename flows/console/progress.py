@@ -26,6 +26,7 @@ from tracewheel.core.time_limits import stage_limit
 COLOURS = {"Completed": "green", "Cached": "cyan"}
 LABEL_WIDTH = 44
 EVERY_SECONDS = 30.0
+SAYS_LITTLE = 3  # units done, from which nobody can tell how long the others take
 
 
 class TerminalReporter:
@@ -141,7 +142,7 @@ class _Stage:
             rate = f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.2g}"  # a large model on a CPU samples less than one
             words.append(f"{last.tokens} tokens" + (f" ({rate} a second)" if tokens else ""))
         words.append(f"after {_duration(now - self._begun)}")
-        if done > 0:
+        if done > 0 and last.done >= max(SAYS_LITTLE, last.total / 50):
             words.append(f"about {_duration(seconds * (last.total - last.done) / done)} left")
         return ", ".join(words)
 

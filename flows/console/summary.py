@@ -56,6 +56,10 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
     console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
     for reason in in_words(gate):
         console.print(f"            {reason}", markup=False, soft_wrap=True)
+    success = summary["success"]
+    if (logged := success.get("deployed")) is not None and logged > (success.get("rl") or 0.0):
+        text = f"            the agent as logged solves {logged:.1%} of these tasks, more than the new policy"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
     if (approval := summary.get("approval")) and not approval["decision"]:
         text = f"approval    waits for a person: `tracewheel champion approve {summary['run_id']} --by NAME`, or the dashboard"
         console.print(text, style="yellow", markup=False, soft_wrap=True)

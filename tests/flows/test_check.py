@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from tracewheel.operations import preflight
+from tracewheel.operations.preflight import logs
 
 DESK = """
     from tracewheel import Observation, Task, content_hash, function_tool
@@ -249,6 +249,21 @@ MISTAKES = {
         lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
         ("tools", "warning", "add (0.3", "tool_threads"),
     ),
+    "an exception at a call that no log has": (
+        lambda b: (
+            b.edit("self.words.append", "[].pop() if args['word'] == 'x' else None; self.words.append"),
+            setattr(b, "records", [record(number) for number in range(16)]),
+        ),
+        ("made-up calls", "warning", "1 call with made-up", "step raises IndexError", "raise ToolError"),
+    ),
+    "a connection that belongs to one thread": (
+        lambda b: (
+            b.edit("self.words = list", "self.db = __import__('sqlite3').connect(':memory:'); self.words = list"),
+            b.edit("self.words.append", "self.db.execute('select 1'); self.words.append"),
+            b.set("rollout", tool_threads=4),
+        ),
+        ("threads", "error", "SQLite objects created in a thread", "own_desk.py, line", "check_same_thread=False"),
+    ),
     "records that cannot be read": (
         lambda b: setattr(b, "records", [{"what": 1}, {"what": 2}]),
         ("logs", "error", "2 records cannot be read", "log.jsonl:1"),
@@ -295,7 +310,7 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake
 
 
 def test_a_class_that_fails_at_each_trace_is_an_error_though_more_logs_follow(bench, run, monkeypatch):
-    monkeypatch.setattr(preflight, "TRACES", 8)
+    monkeypatch.setattr(logs, "TRACES", 8)
     bench.edit('return Observation("ok")', 'return "ok"')
     code, lines, _ = lines_of(run, bench.write())
     assert (code, lines["replays"]["state"]) == (2, "error")

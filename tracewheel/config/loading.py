@@ -132,6 +132,8 @@ def _read_yaml(path: Path, what: str) -> dict[str, Any]:
         values = yaml.load(path.read_text(), _Loader)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such config file") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: is a folder; {what} is a YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):

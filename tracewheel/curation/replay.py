@@ -84,9 +84,10 @@ def replay_trace(trace: Trace, environment: Environment) -> Replay:
         raise DataError(CUT_PROMPT)
     if trace.environment is None:
         raise DataError("no environment logged")
-    member = member_for(environment, trace.environment["kind"])
+    logged = trace.environment["kind"]
+    member = member_for(environment, logged)
     if member is None:
-        raise DataError("another environment")
+        raise DataError(f"another environment: the log names {logged!r:.60}, the profile '{environment.kind}'")
     environment = member
     prompt = trace.environment.get("prompt") or next((m["content"] for m in trace.messages if m["role"] == "user"), None)
     if not isinstance(prompt, str) or not prompt:

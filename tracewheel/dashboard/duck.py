@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Sequence
-from typing import Any
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
+
+if TYPE_CHECKING:  # imported where it is used: a run loads pages for its report, and DuckDB says much when a run is stopped
+    import duckdb
 
 MEMORY, THREADS = "192MB", 2
 _connection: duckdb.DuckDBPyConnection | None = None
@@ -22,6 +23,8 @@ def select(query: str, values: Sequence[Any] = (), of: object = "the stored resu
     Raises:
         DataError: a file is damaged, or lacks a column.
     """
+    import duckdb
+
     database = _cursor()
     try:
         found = database.execute(query, list(values))
@@ -43,6 +46,8 @@ def columns_of(files: Sequence[str]) -> set[str]:
 
 
 def _cursor() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
     global _connection
     with _lock:
         if _connection is None:

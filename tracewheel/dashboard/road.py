@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import LOOP_FILE
+from tracewheel.core.run_state import REFUSED
 from tracewheel.curation.curated_folder import REPORT_FILE
 from tracewheel.curation.quality import run_funnel
 from tracewheel.dashboard.measured import Evaluation, held_out, read_small
@@ -162,7 +163,8 @@ def _gate(run: FinishedRun) -> Station:
         notes.append(str(gate.get("baseline", "")).replace("_", " ")[:28])
     if gate.get("gained") is not None:
         notes.append(f"{gate['gained']} gained, {gate['lost']} lost")
-    return Station("Gate", str(gate.get("verdict", "")), tuple(notes), "done", "#gate")
+    verdict = str(gate.get("verdict", ""))
+    return Station("Gate", verdict, tuple(notes), "halted" if verdict == REFUSED else "done", "#gate")
 
 
 def _is_start(evaluation: Evaluation) -> bool:

@@ -91,8 +91,6 @@ def evaluate(
         metrics = rollout(config, policy, plan, folder, progress=progress)
         spent |= {key: spent[key] + metrics[key] for key in ("episodes", "generated_tokens")}
         scores[mode] = _scored(config, decides, tasks, folder, folder)
-        if words := missing_words(scores[mode], folder / TRAJECTORIES_FILE):
-            spent.setdefault("without_score", {})[mode] = words
         if beside:
             others[mode] = _scored(config, beside, tasks, folder, folder / (TRAINING if held_out else HELD_BACK))
     spent |= _judges(scores, others, held_out=held_out) if beside else {}
@@ -190,6 +188,8 @@ def write_evaluation(
     types = {name: pyarrow.string() if name in ("task_id", "family") else pyarrow.int64() for name in results.columns}
     write_frame(out / RESULTS_FILE, results, pyarrow.schema(types | {"greedy": pyarrow.float64()}))
     summary = summarise(evaluation, results) | dict(spent)
+    words = {mode: text for mode, found in scores.items() if (text := missing_words(found, out / mode / TRAJECTORIES_FILE))}
+    summary |= {"without_score": words} if words else {}
     if rubric.objectives:
         names = [objective.name for objective in rubric.objectives]
         summary["objectives"] = {name: _mean_objective(list(scores.values()), name) for name in names}

@@ -146,7 +146,7 @@ def _solution(environment: Environment, task: Task) -> Calls | None:
 def _without_effect(environment: Environment, task: Task) -> Calls:
     """Three calls that leave the state as it is, those that succeed first; none where every call has an effect."""
     idle: list[tuple[bool, int, tuple[str, dict[str, Any]]]] = []
-    for place, call in enumerate(_tried(environment, task)):
+    for place, call in enumerate(tried_calls(environment, task)):
         environment.reset(task)
         before = canonical_json(environment.snapshot())
         try:
@@ -160,7 +160,7 @@ def _without_effect(environment: Environment, task: Task) -> Calls:
     return tuple((calls * IDLE_CALLS)[:IDLE_CALLS])
 
 
-def _tried(environment: Environment, task: Task) -> list[tuple[str, dict[str, Any]]]:
+def tried_calls(environment: Environment, task: Task) -> list[tuple[str, dict[str, Any]]]:
     """Calls of each tool: as a known solution makes them, and with placeholders."""
     environment.reset(task)
     known = [call for call in _solution(environment, task) or () if call[0] != TEXT_TURN]

@@ -72,7 +72,7 @@ class Found:
 
 def refusal_of(found: Found) -> Refusal:
     """The cause of a refusal: the first that applies, from "could not be asked" to "not certain enough"."""
-    for rule in (_no_budget, _unscored, _nothing_learnt, _never_succeeds, _harmed, _not_better, _too_few_tasks, _false_accepts):
+    for rule in (_no_budget, _unscored, _never_succeeds, _nothing_learnt, _harmed, _not_better, _too_few_tasks, _false_accepts):
         if refusal := rule(found):
             return refusal
     return Refusal("other", "a condition of the gate does not hold", "the reasons below say which")

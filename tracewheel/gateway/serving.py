@@ -114,7 +114,6 @@ class ServingDoor:
         self._histories: dict[str, Conversation] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._run = secrets.token_hex(4)
         self._refused = ""
         self._shadows: set[asyncio.Task[None]] = set()
         self.answered = self.logged = 0
@@ -172,8 +171,8 @@ class ServingDoor:
             conversation.answering += 1
         try:
             reply = await conversation.episode.answer(request)
-            # Unique among all servers: feedback names the response long after this one is gone.
-            reply = replace(reply, id=f"{PREFIX}-{self._run}-{reply.id}")
+            # Unique among all servers, since feedback names the response long after this one is gone; and nobody else's guess.
+            reply = replace(reply, id=f"{conversation.episode.key}-{reply.id.rpartition('-')[2]}")
         finally:
             with self._lock:
                 conversation.answering -= 1
@@ -207,12 +206,16 @@ class ServingDoor:
             found = self._sessions.get((key, session))
         logged = None if found is None else self._finish(found, outcome, given)
         if logged is None and outcome is not None:
-            self.say(Statement(BY_SESSION, session, outcome, VERIFIED, None, "", 0))
+            self.say(key, Statement(BY_SESSION, session, outcome, VERIFIED, None, "", 0))
         return logged
 
-    def say(self, statement: Statement) -> bool:
-        """Log what is said of a conversation, whenever it was; returns whether it may be written."""
-        statement = statement._replace(said=statement.said or clock.now().isoformat())
+    def say(self, key: str, statement: Statement) -> bool:
+        """Log what is said of a conversation, whenever it was; returns whether it may be written.
+
+        Who knows a response's id may speak of it. A session's name can be guessed, so it is that of the same key's session.
+        """
+        client = _client(key) if statement.by == BY_SESSION else None
+        statement = statement._replace(said=statement.said or clock.now().isoformat(), client=client)
         record = self._redaction.statement(statement)
         if record is not None:
             self._log.write(record)
@@ -237,7 +240,7 @@ class ServingDoor:
 
     def _begin(self, key: str, asker: Asker) -> Conversation:
         number = next(self._numbers)
-        name = f"{PREFIX}-{self._run}-{number}"
+        name = f"{PREFIX}-{secrets.token_hex(6)}-{number}"
         challenger, served, shadow = self._challenger, self._served, None
         if challenger is not None and int(content_hash([name], 8), 16) < challenger.share * 16**8:
             if challenger.live:
@@ -283,6 +286,7 @@ class ServingDoor:
         said = conversation.episode.record()
         info = {
             "policy": conversation.served.name,
+            "client": _client(conversation.key),
             "policy_version": said.policy_version,
             "temperature": self._config.temperature,
             "top_p": self._config.top_p,
@@ -342,6 +346,11 @@ class ServingDoor:
         }
         if (redacted := self._redaction.shadow(record, request.messages)) is not None:
             log.write(redacted)
+
+
+def _client(key: str) -> str:
+    """What tells the keys of programs apart in the log; too short to try keys against."""
+    return content_hash(["client", key], 8)
 
 
 def _chain(key: str, messages: list[Message]) -> list[str]:

@@ -41,7 +41,7 @@ def serving_routes(door: ServingDoor) -> list[Route]:
         return JSONResponse({"session": session, "outcome": outcome, "logged": bool(logged), **later})
 
     async def feedback(request: Request) -> Response:
-        check_key(door, request)
+        key = check_key(door, request)
         body = await read_body(request, LIMITS)
         try:
             if not isinstance(body, dict):
@@ -49,7 +49,7 @@ def serving_routes(door: ServingDoor) -> list[Route]:
             statement = statement_of(body, "", 0, kind=THUMB)
         except InvalidRecord as error:
             raise Refusal("invalid_request", error.detail) from error
-        taken = await off_loop(door.say, statement)
+        taken = await off_loop(door.say, key, statement)
         return JSONResponse({**line_of(statement), "taken": taken})
 
     ends = Route("/v1/conversations/{session}/end", end, methods=["POST"])

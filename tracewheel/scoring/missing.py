@@ -39,7 +39,8 @@ def failed_words(trajectories: Sequence[Trajectory]) -> str:
 def missing_words(scores: Sequence[Score], trajectories: Path) -> str:
     """What left episodes of a file without a score, a verifier that raises too, where they are more than `SAID`; else ""."""
     missing = {item.trajectory_id: item.detail for item in scores if item.status != "scored"}
-    if len(missing) > SAID * len(scores) and "traceback" in read_columns(trajectories):
+    told = len(missing) > SAID * len(scores)
+    if told and trajectories.is_file() and "traceback" in read_columns(trajectories):
         for batch in read_batches(trajectories, 64, ["id", "detail", "traceback"]):
             rows = [row for row in batch.to_pylist() if row["id"] in missing and row["traceback"]]
             missing |= {row["id"]: cause_of(row["detail"], row["traceback"]) for row in rows}

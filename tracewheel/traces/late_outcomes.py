@@ -26,6 +26,7 @@ from tracewheel.traces.forgotten import Forgotten
 from tracewheel.traces.ingested_folder import LATE, OUTCOMES_FILE, TRACES_FOLDER
 from tracewheel.traces.parquet import json_of
 from tracewheel.traces.readers.requests import FORMAT as REQUESTS
+from tracewheel.traces.readers.tracewheel import FORMAT as SERVED
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.statements import BY_ID, BY_SESSION, VERIFIED, Statement, stored_statements, write_statements
 
@@ -51,6 +52,7 @@ class _Candidate:
     earlier: dict[str, Any] | None
     is_part: bool
     responses: list[str]
+    client: str | None
     said: list[Statement]
 
     @classmethod
@@ -61,7 +63,9 @@ class _Candidate:
         listed = responses if isinstance(responses, list) else []
         created, earlier = _moment(row["created"]), info.get(LATE)
         ours = isinstance(earlier, dict) and isinstance(earlier.get("logged", ""), float | None)
-        return cls(row["id"], part, row["session"], created, row["outcome"], earlier if ours else None, called, listed, [])
+        client = info.get("client") if row["format"] == SERVED else None
+        logged = earlier if ours else None
+        return cls(row["id"], part, row["session"], created, row["outcome"], logged, called, listed, client, [])
 
     @property
     def logged(self) -> float | None:
@@ -118,7 +122,7 @@ class LateOutcomes:
 
     def _take(self, one: Statement) -> bool:
         """Take a statement; returns whether it is no repetition."""
-        about = (one.by, one.key, one.kind)
+        about = (one.by, one.key, one.kind, one.client)
         if one.said is None:
             if self._last.get((*about, one.file)) == one.value:
                 return False
@@ -204,7 +208,10 @@ class LateOutcomes:
             # Of requests that were read piece by piece, the longest conversation with the response is the one that stays.
             exact = answered.get(key) or named.get(key)
             for one in known:
-                of_session = _latest(sessions.get(key, ()), _moment(one.said))
+                whose = (
+                    each for each in sessions.get(key, ()) if None in (one.client, each.client) or one.client == each.client
+                )
+                of_session = _latest(whose, _moment(one.said))
                 found = exact or of_session if by == BY_ID else of_session or exact
                 if found is None:
                     waiting += 1

@@ -58,6 +58,7 @@ class Statement(NamedTuple):
         said: When, as ISO 8601 in UTC; None where nobody wrote it down.
         file: Where it was read.
         line: The line there.
+        client: Whose session it names, of those that `serve` tells apart; None where it is anyone's.
     """
 
     by: str
@@ -67,6 +68,7 @@ class Statement(NamedTuple):
     said: str | None
     file: str
     line: int
+    client: str | None = None
 
 
 def conversation_of(name: str) -> str:
@@ -110,7 +112,9 @@ def statement_of(
     said = found["said"]
     if said not in (None, "") and utc_time(said) is None:
         raise InvalidRecord("field unreadable", f"the time is {said!r:.40}: ISO 8601 is read")
-    return Statement(by, conversation_of(name) if by == BY_ID else name, value, named, utc_time(said), file, line)
+    client = record.get("client") if record.get("type") == TYPE else None
+    whose = client if isinstance(client, str) else None
+    return Statement(by, conversation_of(name) if by == BY_ID else name, value, named, utc_time(said), file, line, whose)
 
 
 def _part(record: Mapping[str, Any], name: str, fields: Mapping[str, str]) -> Any:
@@ -209,7 +213,8 @@ def _values(path: Path) -> Iterator[tuple[int, dict[str, Any] | InvalidRecord]]:
 
 def line_of(one: Statement) -> dict[str, Any]:
     """A statement as a line of a log."""
-    return {"type": TYPE, one.by: one.key, "value": one.value, "kind": one.kind, "said": one.said}
+    client = {"client": one.client} if one.client else {}
+    return {"type": TYPE, one.by: one.key, "value": one.value, "kind": one.kind, "said": one.said, **client}
 
 
 def write_statements(file: Path, statements: list[Statement]) -> None:

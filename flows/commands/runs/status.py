@@ -11,6 +11,7 @@ from flows.commands.batches import held_rows
 from flows.commands.command import Command
 from flows.console.arguments import profile_of, profile_options, profile_words
 from flows.console.look import Card, Grid, number, percent
+from tracewheel.core.run_state import RUNNING
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -64,13 +65,14 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         rows.append(("last decision", f"{line['at'][:16].replace('T', ' ')} {what}"))
     if waiting := result.get("waiting"):
         rows.append(("for MLflow", f"{number(waiting)} runs wait; tracewheel runs sync {profile} delivers them"))
-    done = runs and runs[0]["report"]
+    done, running = runs and runs[0]["report"], runs and runs[0]["state"] == RUNNING
+    next = f"tracewheel doctor {profile} --run {runs[0]['run_id']}" if done else f"tracewheel retrain {profile}"
     return Card(
         f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",
         [*rows, *held_rows(result)],
         [Grid(("run", "started", "verdict", "success after RL"), table)] if runs else (),
         result["note"],
-        next=[f"tracewheel doctor {profile} --run {runs[0]['run_id']}" if done else f"tracewheel retrain {profile}"],
+        next=[] if running else [next],
     )
 
 

@@ -115,6 +115,8 @@ def test_all_errors_are_reported_at_once(profile):
 
 
 def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder; a profile is a YAML file"):
+        load_config(tmp_path)
     with pytest.raises(ConfigError, match="nowhere.yaml: no such config file"):
         load_config(tmp_path / "nowhere.yaml")
 

@@ -25,7 +25,7 @@ from tracewheel.policy.loading import PolicyWeights
 from tracewheel.traces.ingest import ingest, ingest_new
 from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
 
-KEY = "a-key-of-the-tests"
+KEY, OTHER = "a-key-of-the-tests", "another-key-of-tests"
 TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {"type": "object"}}}]
 HELLO = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Hello"}]
 
@@ -42,7 +42,7 @@ def serving(config, base, renderer, versions, limits, tmp_path):
         return Served(engines[-1], f"version-{version}")
 
     def make(version=1, challenger=None, redaction=None, **settings):
-        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY]), redaction)
+        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER]), redaction)
         if challenger:
             door.challenge(Challenger(served(challenger), **settings))
         return door
@@ -218,9 +218,11 @@ def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server
         ended = client.post(f"/v1/conversations/{names['session']}/end", json={"outcome": 0, "task": "t"}, headers=headers)
         told = {"session": names["session"], "outcome": 0.0, "logged": False, "feedback": True, "ignored": ["task"]}
         assert ended.json() == told
+        other = {"authorization": f"Bearer {OTHER}"}  # whose session of that name it is not
+        assert client.post("/v1/feedback", json={"session": names["session"], "value": 1}, headers=other).status_code == 200
     assert names["session"] not in "".join(path.read_text() for path in (tmp_path / "log").glob("*.jsonl"))
     report = ingest_new(config, tmp_path / "ingested")
-    assert (report["kept"], report["read"], report["outcomes"]["waiting"], report["outcomes"]["corrected"]) == (4, 4, 0, 1)
+    assert (report["kept"], report["read"], report["outcomes"]["waiting"], report["outcomes"]["corrected"]) == (4, 4, 1, 1)
     frame = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
     found = {json.loads(row["messages"])[0]["content"]: row["outcome"] for row in frame.to_dict("records")}
     assert found == {"Chat": 1.0, "Responses": 0.0, "Messages": 0.0, "By name": 0.0}
