@@ -44,8 +44,8 @@ from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.policy.adapters import PolicyRef
 
 # They read a profile or lock a folder and change no result. What a stage reads of the profile is in its key.
-# httpx and mcp carry what environments in other processes answer; these name no version of their own.
-WITHOUT_INFLUENCE = {"filelock", "httpx", "mcp", "pydantic", "PyYAML"}
+# httpx and mcp carry what environments in other processes answer; an empty registry of referencing keeps jsonschema from fetching.
+WITHOUT_INFLUENCE = {"filelock", "httpx", "mcp", "pydantic", "PyYAML", "referencing"}
 
 
 class Counted(Sections):
