@@ -42,7 +42,9 @@ def serving(config, base, renderer, versions, limits, tmp_path):
         return Served(engines[-1], f"version-{version}")
 
     def make(version=1, challenger=None, redaction=None, **settings):
-        door = ServingDoor(served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER]), redaction)
+        door = ServingDoor(
+            served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER]), redaction
+        )
         if challenger:
             door.challenge(Challenger(served(challenger), **settings))
         return door
