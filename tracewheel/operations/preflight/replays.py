@@ -18,7 +18,7 @@ from tracewheel.environments import Observation, Refusal, open_environment, want
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.preflight.line import FEW, Line, Looked, State, counted
 
-SECONDS = 4.0  # for all replays
+SECONDS = 2.5  # for all replays
 SLOW_CALL = 0.1  # seconds
 FEW_CALLS = 0.1  # of the logged calls: so many mistakes are usual
 

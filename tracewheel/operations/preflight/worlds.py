@@ -19,7 +19,7 @@ from tracewheel.evaluation.idle_reward import idle_reward, tried_calls
 from tracewheel.operations.preflight.line import FEW, Line, Looked, counted
 
 TASKS = 3  # how many are played
-IDLE_SECONDS = 10.0  # for episodes without work
+IDLE_SECONDS = 1.0  # for episodes without work
 NEEDED = ("tools", "task_from_log", "reset", "step", "snapshot")
 LEFT_OUT = "curation leaves such tasks out; if all are, nothing is left to train on"
 
