@@ -68,6 +68,14 @@ def described(error: BaseException) -> str | None:
     return str(said) if said else None
 
 
+def reason(error: Exception) -> str:
+    """What data or a user's class have done wrong, in words. Any other exception is raised again."""
+    said = str(error) if isinstance(error, DataError) else described(error)
+    if said is None:
+        raise error
+    return said
+
+
 def named(error: BaseException) -> str:
     """An exception in words: by `described` where a user's class raised it, else its type and text."""
     return described(error) or f"{type(error).__name__}: {error}"

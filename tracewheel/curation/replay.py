@@ -13,7 +13,7 @@ from tracewheel.core.endings import prompt_is_cut
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.kind_table import OWN_CLASS
 from tracewheel.core.kinds import parse_kind
-from tracewheel.core.own_code import described, named
+from tracewheel.core.own_code import named, reason
 from tracewheel.core.types import Task, Trace, canonical_json
 from tracewheel.curation.agreement import OTHER_REPLIES, Difference, OtherReply
 from tracewheel.curation.labels import label_of
@@ -204,10 +204,7 @@ def _replayed_rows(
         try:
             replay = replay_trace(trace, environment)
         except Exception as error:
-            said = str(error) if isinstance(error, DataError) else described(error)
-            if said is None:
-                raise
-            yield _row(dropped=said), None
+            yield _row(dropped=reason(error)), None
             continue
         drift, judged = proves and _disagrees(trace.outcome, replay.success), _judged(trace.info)
         if not proves:

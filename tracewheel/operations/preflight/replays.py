@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.own_code import OwnCodeError, described, place
+from tracewheel.core.own_code import OwnCodeError, place, reason
 from tracewheel.core.types import Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.replay import Replay, replay_trace
@@ -43,9 +43,7 @@ def check_replays(looked: Looked) -> Iterator[Line]:
             try:
                 replay = replay_trace(trace, environment)
             except Exception as error:
-                said = str(error) if isinstance(error, DataError) else described(error)
-                if said is None:
-                    raise
+                said = reason(error)
                 raises = raises or isinstance(error, OwnCodeError) or not isinstance(error, DataError)
                 dropped[said] += 1
                 first.setdefault(said, trace)
