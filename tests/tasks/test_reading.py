@@ -76,6 +76,7 @@ def test_outcomes_alone_make_a_new_run_that_goes_on_from_the_last_ingest(make_ru
     assert second.snapshot.earlier.entry == traces.path.name and second.record.run_id != first.record.run_id
     assert later.result["outcomes"] | {"new": 0} == {
         "said": 3, "new": 0, "waiting": 0, "traces": 2, "corrected": 1, "kinds": {"label": 3},
+        "known": {"label": 2, "logged": 0, "without an outcome": 7},
     }  # fmt: skip
     frame = pandas.read_parquet(later.path / "traces.parquet").set_index("id")["outcome"]
     assert (frame["id-0"], frame["id-1"], frame.notna().sum()) == (0.0, 0.0, 2)
