@@ -14,6 +14,7 @@ from typing import Any
 from tracewheel.config import AuditConfig, RubricConfig
 from tracewheel.core.errors import ConfigError, DoubtfulData
 from tracewheel.core.kinds import parse_kind
+from tracewheel.core.own_code import reason
 from tracewheel.core.types import Score, Task, canonical_json
 from tracewheel.environments import TEXT_TURN, Environment, Replier, Solver, open_environment, repeats_replies
 from tracewheel.evaluation.constant_policy import (
@@ -152,7 +153,8 @@ def _without_effect(environment: Environment, task: Task) -> Calls:
         try:
             observation = environment.step(*call)
             same = canonical_json(environment.snapshot()) == before
-        except Exception:  # a user's own code, at a call that nobody has made before
+        except Exception as error:
+            reason(error)  # raised again where no user's class has raised it, at a call that nobody made before
             continue
         if same and not observation.done and not observation.fault:
             idle.append((observation.error, place, call))

@@ -26,8 +26,10 @@ PROFILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.name.end
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name)
-def test_every_shipped_profile_parses_and_names_what_a_run_needs(path):
-    load_config(path).require(*WITHOUT_DEFAULT)
+def test_every_shipped_profile_names_what_a_run_needs_and_is_read_back_as_it_is_stored(path):
+    config = load_config(path)
+    config.require(*WITHOUT_DEFAULT)
+    assert RetrainConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 def test_nothing_of_the_demo_is_a_default():
