@@ -15,7 +15,7 @@ _OF_THE_FIRST: dict[str, str] = {
     "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
     "doctor": "stop_on",
     "environment": "kind",
-    "evaluation": "bootstrap pass_at samples temperature top_p",
+    "evaluation": "pass_at samples temperature top_p",
     "gate": "confidence family_margin min_pairs",
     "ingest": "format paths",
     "learner": (
