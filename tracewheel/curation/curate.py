@@ -214,7 +214,7 @@ class _Curation:
         dropped |= quotes
         tasks["split"] = splits.split.reindex(tasks.index).fillna("")
         check_held_out_tier(tasks)
-        in_use = tasks[tasks["split"] != ""].drop(columns=["component", "first_seen", "last_seen"])
+        in_use = tasks[tasks["split"] != ""].drop(columns=["first_seen", "last_seen"])
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
         episodes = self._episodes(in_use)
         leaks = check_leaks(

@@ -79,9 +79,14 @@ def test_a_falling_family_is_refused_despite_an_overall_gain():
     old = results([0.2, 0.2, 0.2, 0.2] * 25, families)
     decision = decide(GateConfig(family_margin=0.1), new, old)
     assert decision.verdict == "refused"
-    assert decision.reasons == ["family pattern falls by 0.200, more than 0.10 (25 tasks, mean -0.200)"]
+    assert decision.reasons == ["family pattern falls by 0.200, more than 0.10 (25 tasks, mean -0.200, at worst -0.276)"]
     assert decision.families["pattern"] == pytest.approx(-0.2)
-    assert decide(GateConfig(family_margin=0.2), new, old).promoted, "a fall of just the margin is allowed"
+    unsure = decide(GateConfig(family_margin=0.2), new, old)
+    assert unsure.promoted, "a fall of just the margin is allowed, and said"
+    assert unsure.reasons[1] == "not ruled out to fall by 20 points: family pattern"
+    assert unsure.not_ruled_out == ["family pattern"]
+    surely = decide(GateConfig(family_margin=0.3), new, old)
+    assert surely.promoted and surely.reasons[1] == "ruled out for greedy success and each family to fall by 30 points"
 
 
 @pytest.mark.parametrize("families", [5, 20, 40])
