@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
 from tracewheel.evaluation.paired_outcomes import Paired, check_results, pair, read_outcomes
 from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.refusal import Found, refusal_of
+from tracewheel.evaluation.winners import expected_gain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +58,7 @@ class Verdict:
         spread: Standard deviation of the differences between tasks, for the power of the next gate.
         power: What this gate could see; see `power.describe_power`.
         cause: Of a refusal, one of `refusal.CAUSES`; `says` is its sentence, `advice` the next thing to do.
+        expected_gain: Of a promotion, the gain to expect, which is less than the measured one; see `winners.expected_gain`.
     """
 
     verdict: Literal["promoted", "refused"]
@@ -83,6 +84,7 @@ class Verdict:
     cause: str | None = None
     says: str | None = None
     advice: str | None = None
+    expected_gain: float | None = None
 
     @property
     def promoted(self) -> bool:
@@ -190,6 +192,7 @@ def decide(
         cause=why.cause if why else None,
         says=why.says if why else None,
         advice=why.advice if why else None,
+        expected_gain=None if failed else _expected(paired, level),
     )
 
 
@@ -203,8 +206,9 @@ def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> V
         verdict="refused",
         reasons=[reason, *(verdict.reasons if not verdict.promoted else [])],
         cause="unfaithful",
-        says="the policy was not trained on what programs were told",
-        advice="metrics.json of the updates says which share fell short (docs/gateway.md)",
+        says=f"only {fidelity:.1%} of the training is faithful to what programs were told; {MIN_FIDELITY:.0%} is needed",
+        advice="look at Fidelity on the run's page: it says which tokens or rows were lost",
+        expected_gain=None,
     )
 
 
@@ -323,9 +327,10 @@ def _shown(config: GateConfig, paired: Paired, interval: tuple[float, float] | N
     ]
 
 
-def in_words(gate: Mapping[str, Any]) -> list[str]:
-    """A verdict's record as sentences: its cause first, then the evidence, then what to do."""
-    return [str(one) for one in (gate.get("says"), *gate.get("reasons", ()), gate.get("advice")) if one]
+def _expected(paired: Paired, level: float) -> float:
+    """The gain to expect of a promotion. Its standard error is the one by which the test saw the gain."""
+    error = float(paired.lowest.mean()) / likelihood_root(paired.lowest, 0.0)
+    return expected_gain(float(paired.seen.mean()), [(error, level)])
 
 
 def _share(level: float) -> str:

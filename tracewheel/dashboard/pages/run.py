@@ -19,6 +19,7 @@ from tracewheel.dashboard.run_rows import RunRow
 from tracewheel.dashboard.sources import stored_sources
 from tracewheel.dashboard.task_matrix import tasks_of
 from tracewheel.dashboard.view import Ask, Tab, address, page
+from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.intake_record import sentences
 from tracewheel.report.results import AFTER
 
@@ -41,6 +42,7 @@ def overview(ask: Ask) -> dict[str, Any]:
         "splits": " ".join((run.summary.get(name) or {}).get("says", "") for name in ("splits", "held_out_shared")).strip(),
         "aim": findings.aim_of(run, after),
         "gate": run.gate,
+        "verdict": in_words(run.gate) if run.gate else [],
         "summary": run.summary,
         "results": results,
         "after": after,
