@@ -1,0 +1,150 @@
+"""Candidates: challengers that are not proven yet, with their evidence night by night beside the boundary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracewheel.comparison.finished_run import LEDGER_FILE
+from tracewheel.core.errors import DataError
+from tracewheel.core.files import read_json
+from tracewheel.dashboard.curves import Curve
+from tracewheel.dashboard.library import Library, Place
+from tracewheel.dashboard.view import Ask, Crumb, address, page
+from tracewheel.evaluation.wording import policy_words
+
+WAITING = "waiting"
+MARGIN = 0.1  # of the range of the figures, around a chart
+
+
+@dataclass(frozen=True)
+class Night:
+    """What the fresh tasks up to a night show, as shares.
+
+    Attributes:
+        run: The run that played it.
+        tasks: So far, as all that follows.
+        difference: Candidate minus the policy to beat.
+        boundary: The difference that would have been promoted; None where none would.
+    """
+
+    run: str
+    at: str
+    tasks: int
+    difference: float | None
+    interval: tuple[float, float] | None
+    boundary: float | None
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A candidate of a work folder.
+
+    Attributes:
+        run: The run that made it.
+        state: `waiting`, `promoted`, `dropped`, `replaced` or `ended`; `why` is a sentence.
+        planned: Fresh tasks at which its level is wholly spent.
+    """
+
+    place: str
+    run: str
+    baseline: str
+    began: str
+    state: str
+    why: str
+    planned: int
+    nights: Sequence[Night]
+
+    @property
+    def curve(self) -> Curve | None:
+        """Its difference with intervals and the boundary, in points, over the fresh tasks; None before the first night."""
+        shown = [night for night in self.nights if night.difference is not None]
+        if not shown:
+            return None
+        ours, limit = "difference so far", "promoted from here"
+        known = [100 * value for night in shown for value in (night.difference, night.boundary) if value is not None]
+        low, high = min(0.0, *known), max(0.0, *known)
+        edge = MARGIN * (high - low) or 1.0
+        return Curve(
+            f"Candidate of run {self.run}",
+            {
+                ours: [(night.tasks, _points(night.difference)) for night in shown],
+                limit: [(night.tasks, _points(night.boundary)) for night in shown],
+            },
+            f"points over {policy_words(self.baseline)}, on fresh tasks",
+            (low - edge, high + edge),
+            bands={ours: [(night.tasks, *(100 * end for end in night.interval)) for night in shown if night.interval]},
+            axis="fresh tasks",
+            links={night.tasks: address("runs", self.place, night.run) for night in shown if night.run},
+        )
+
+    def is_of(self, run_id: str) -> bool:
+        """Whether a run made it or played it."""
+        return run_id in (self.run, *(night.run for night in self.nights))
+
+
+def confirmations_of(place: Place) -> list[Confirmation]:
+    """The candidates of a work folder, the newest first; none where its ledger cannot be read."""
+    path = place.path / LEDGER_FILE
+    try:
+        lines = read_json(path) if path.is_file() else []
+    except DataError:
+        return []
+    return [*_read(place, lines)][::-1] if isinstance(lines, list) else []
+
+
+def confirmation_of(place: Place, run_id: str) -> Confirmation | None:
+    """The candidate that a run made or played last."""
+    return next((one for one in confirmations_of(place) if one.is_of(run_id)), None)
+
+
+def waiting(library: Library) -> list[Confirmation]:
+    """The candidates that wait, of all folders."""
+    return [one for place in library.places.values() for one in confirmations_of(place) if one.state == WAITING]
+
+
+@page("/candidates", "candidates.html")
+def candidates(ask: Ask) -> dict[str, Any]:
+    """All candidates of all folders."""
+    found = [one for place in ask.desk.library.places.values() for one in confirmations_of(place)]
+    return {"crumbs": [Crumb("Candidates")], "candidates": sorted(found, key=lambda one: one.began, reverse=True)}
+
+
+def _read(place: Place, lines: Sequence[Any]) -> Iterator[Confirmation]:
+    for line in lines:
+        candidate = line.get("candidate") if isinstance(line, dict) else None
+        if not isinstance(candidate, dict):
+            continue
+        nights = [_night(one) for one in candidate.get("nights") or () if isinstance(one, dict)]
+        known = {name: str(line.get(name) or "") for name in ("run", "baseline", "began", "why")}
+        state, planned = str(line.get("verdict") or WAITING), _whole(candidate.get("planned"))
+        yield Confirmation(place.name, state=state, planned=planned, nights=nights, **known)
+
+
+def _night(values: Mapping[str, Any]) -> Night:
+    ends = values.get("interval")
+    both = [_share(end) for end in ends] if isinstance(ends, list) and len(ends) == 2 else []
+    low, high = both if both and None not in both else (None, None)
+    return Night(
+        str(values.get("run") or ""),
+        str(values.get("at") or ""),
+        _whole(values.get("tasks")),
+        _share(values.get("difference")),
+        (low, high) if low is not None and high is not None else None,
+        _share(values.get("boundary")),
+    )
+
+
+def _share(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share
