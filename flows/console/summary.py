@@ -19,6 +19,7 @@ LABELS = {
     "warm_start_verified": "warm start, verified logs",
     "untrained": "base, fresh adapter",
     "champion": "champion",
+    "candidate": "candidate",
     "rl": "after RL",
 }
 LOOP = ("rollout", "collect", "score", "update")

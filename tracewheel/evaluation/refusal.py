@@ -21,7 +21,9 @@ Cause = Literal[
     "false_accepts",
     "unfaithful",
     "other",
+    "waits",
 ]
+# `waits` is no failing: the challenger is the candidate (`candidate.waits`).
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 MEND_EPISODES = "see their stop reasons on the dashboard's episodes page, mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
@@ -72,7 +74,7 @@ class Found:
 
 def refusal_of(found: Found) -> Refusal:
     """The cause of a refusal: the first that applies, from "could not be asked" to "not certain enough"."""
-    for rule in (_no_budget, _unscored, _never_succeeds, _nothing_learnt, _harmed, _not_better, _too_few_tasks, _false_accepts):
+    for rule in (_nothing_learnt, _no_budget, _unscored, _never_succeeds, _harmed, _not_better, _too_few_tasks, _false_accepts):
         if refusal := rule(found):
             return refusal
     return Refusal("other", "a condition of the gate does not hold", "the reasons below say which")
@@ -126,8 +128,7 @@ def _nothing_learnt(found: Found) -> Refusal | None:
         return None
     return Refusal(
         "nothing_learnt",
-        "nothing was learnt: no iteration was better on the validation split than the policy that training began with, so "
-        "the challenger is that policy",
+        "RL improved on no validation iteration; the challenger is the starting policy",
         "look at the learning curve and at `tracewheel doctor`; then try more iterations (training.iterations), another "
         "learning rate (learner.learning_rate: auto), or more training tasks",
     )

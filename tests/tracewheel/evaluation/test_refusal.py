@@ -32,7 +32,7 @@ def refused(new, old, *, families=("pattern", "list"), gates_per_year=52, **more
 CASES = {
     "no_budget": (ONE, NONE, {"look": Look(2, 1.0)}, "planned for 52", "gates_per_year"),
     "unscored": ([np.nan] * 30 + [1.0] * 10, HALF, {}, "30 episodes", "stop reasons"),
-    "nothing_learnt": (HALF, HALF, {"trained": False}, "the challenger is that policy", "learning_rate"),
+    "nothing_learnt": (HALF, HALF, {"trained": False}, "the challenger is the starting policy", "learning_rate"),
     "never_succeeds": (NONE, NONE, {}, "nor does the policy to beat", "stronger base"),
     "harmed": ([0.0, *[1.0] * 4] * 8, [1.0, *[0.0] * 4] * 8, {"families": list("abcde")}, "worse in family a", "family_margin"),
     "not_better": (HALF, HALF, {}, "the same held-out tasks as warm start", "learning curve"),
