@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.stages.gate import held_out_in, power_before
+from tasks.stages.gate import power_before
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import find_runs
@@ -33,7 +33,7 @@ def weigh_worth(run: Run, curated: Entry, sampler: Mapping[str, Any] | None, new
     posteriors = training_posteriors(curated.path, sampler)
     room = room_of(posteriors, run.config.rollout.group_size)
     new, past = min(1.0, new_tasks / max(1, len(posteriors))), past_runs(run)
-    gain, power = expected_gain(room, new, past), power_before(run, held_out_in(curated.path))
+    gain, power = expected_gain(room, new, past), power_before(run, curated)
     seen = power_at(gain.mean, power["tasks"], power["spread"], power["level"]) if "spread" in power else 0.0
     cost = expected_cost(past, prices(run), run.config.schedule.currency)
     price = f"about {cost.says()}" if cost else "cost not known before a run is complete"

@@ -101,6 +101,7 @@ def decide(
     *,
     baseline: str = "champion",
     look: Look | None = None,
+    level: float | None = None,
     false_accepts: float | None = None,
     trained: bool = True,
 ) -> Verdict:
@@ -117,6 +118,7 @@ def decide(
         champion: The same for the policy to beat.
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
+        level: Of the tests, in place of the one that this look has.
         false_accepts: The share of failures that the graders might accept; see `explained_by_false_accepts`.
         trained: Whether the challenger is another policy than the one that training began with.
 
@@ -126,7 +128,7 @@ def decide(
     check_results(challenger, "challenger")
     check_results(champion, baseline)
     look = look or Look()
-    level = level_of(config, look)
+    number, level = (look.number, level_of(config, look)) if level is None else (None, level)
     common = sorted(set(challenger["task_id"]) & set(champion["task_id"]))
     new, old = (table.set_index("task_id").loc[common] for table in (challenger, champion))
     ours, theirs = read_outcomes(new), read_outcomes(old)
@@ -182,7 +184,7 @@ def decide(
         lost=int((paired.greedy < 0).sum()),
         p_value=sign_flip_p(paired.lowest),
         level=level,
-        look=look.number,
+        look=number,
         greedy_difference=_mean(paired.greedy),
         sampled_difference=_mean(paired.sampled),
         missing=missing,

@@ -9,7 +9,7 @@ from tracewheel.config import GateConfig
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN
 from tracewheel.evaluation.paired_outcomes import Outcomes, Paired
 from tracewheel.evaluation.power import POWER, USUAL_SPREAD, tasks_needed
-from tracewheel.evaluation.wording import points, policy_words, tasks
+from tracewheel.evaluation.wording import measured, policy_words, tasks
 
 Cause = Literal[
     "no_budget",
@@ -22,7 +22,9 @@ Cause = Literal[
     "false_accepts",
     "unfaithful",
     "other",
+    "waits",
 ]
+# `waits` is no failing: the challenger is the candidate (`candidate.waits`).
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 MEND_EPISODES = "read their stop reasons (dashboard, Episodes), mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
@@ -73,7 +75,7 @@ class Found:
 
 def refusal_of(found: Found) -> Refusal:
     """The cause of a refusal: the first that applies, from "could not be asked" to "not certain enough"."""
-    for rule in (_no_budget, _unscored, _never_succeeds, _nothing_learnt, _harmed, _not_better, _too_few_tasks, _false_accepts):
+    for rule in (_nothing_learnt, _no_budget, _unscored, _never_succeeds, _harmed, _not_better, _too_few_tasks, _false_accepts):
         if refusal := rule(found):
             return refusal
     return Refusal(
@@ -184,8 +186,7 @@ def _too_few_tasks(found: Found) -> Refusal | None:
 
 
 def _measured(found: Found) -> str:
-    seen = found.paired.seen
-    return f"{points(float(seen.mean()))} points on {tasks(len(seen))} against {policy_words(found.baseline)}"
+    return measured(float(found.paired.seen.mean()), len(found.paired.seen), found.baseline)
 
 
 def _rate(outcomes: Outcomes) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 POLICIES = {
     "base": "the base",
+    "candidate": "the candidate",
     "champion": "the champion",
     "untrained": "the base with a fresh adapter",
     "warm_start": "the warm start on all logs",
@@ -47,15 +48,20 @@ def tasks(count: int) -> str:
     return f"{count:,} task{'' if count == 1 else 's'}"
 
 
+def measured(difference: float, count: int, baseline: str, kind: str = "") -> str:
+    """A measured difference: how much, on how many tasks (of a `kind`, as "fresh "), against which policy."""
+    return f"{points(difference)} points on {count:,} {kind}task{'' if count == 1 else 's'} against {policy_words(baseline)}"
+
+
 def _promoted(gate: Mapping[str, Any]) -> str:
-    measured, expected = gate.get("difference"), gain_of(gate)
-    if measured is None or expected is None:
+    found, expected = gate.get("difference"), gain_of(gate)
+    if found is None or expected is None:
         return "Promoted."
     over = f"points over {policy_words(str(gate.get('baseline', 'the baseline')))}"
     on = f"on {tasks(int(gate.get('pairs') or 0))}"
-    if points(expected) == points(measured):
-        return f"Promoted: {points(measured)} {over}, measured {on}."
-    return f"Promoted: expect {points(expected)} {over}; of the {points(measured)} measured {on} a part is luck."
+    if points(expected) == points(found):
+        return f"Promoted: {points(found)} {over}, measured {on}."
+    return f"Promoted: expect {points(expected)} {over}; of the {points(found)} measured {on} a part is luck."
 
 
 def _untested(gate: Mapping[str, Any]) -> str:
@@ -65,8 +71,16 @@ def _untested(gate: Mapping[str, Any]) -> str:
 
 
 def _refused(gate: Mapping[str, Any]) -> str:
-    said = gate.get("says") or "; ".join(map(str, gate.get("reasons") or ())) or "the record does not say why"
-    return f"Not promoted: {str(said).rstrip('.')}."
+    why = "; ".join(map(str, gate.get("reasons") or ())) or "the record does not say why"
+    said = gate.get("says") or _difference(gate) or why
+    return f"{'Not promoted yet' if gate.get('cause') == 'waits' else 'Not promoted'}: {str(said).rstrip('.')}."
+
+
+def _difference(gate: Mapping[str, Any]) -> str:
+    """What a record of an earlier version, without a cause, says of the difference."""
+    if gate.get("difference") is None:
+        return ""
+    return measured(gate["difference"], int(gate.get("pairs") or 0), str(gate.get("baseline", "the baseline")))
 
 
 def _interval(gate: Mapping[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ NAMES = {
     "warm_start_verified": "warm start, verified logs",
     "untrained": "base, fresh adapter",
     "champion": "champion before",
+    "candidate": "candidate before",
     POLICY: "this policy",
 }
 FORMS = {

@@ -53,6 +53,7 @@ def test_a_candidate_shows_its_nights_and_the_boundary(visit, run_ids):
     page = visit("/candidates")
     for said in ("waiting", "180 of 300 planned fresh tasks", "+6.1", "+6.6", "points over the champion", "promoted from here"):
         assert said in page, said
+    assert "promoted from here from 14.2 at fresh tasks 60 to " in page and "at fresh tasks 300" in page
     assert "difference so far from 3.1 at fresh tasks 60 to 6.1 at fresh tasks 180" in page
     assert 'class="band s0' in page and f'href="/runs/work/{run_ids[1]}"' in page
 

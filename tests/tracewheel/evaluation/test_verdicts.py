@@ -10,6 +10,7 @@ import pytest
 
 from tracewheel.config import GateConfig
 from tracewheel.dashboard.library import unpack_demo
+from tracewheel.evaluation.candidate import waits
 from tracewheel.evaluation.error_budget import Look
 from tracewheel.evaluation.gate import decide
 from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
@@ -41,6 +42,7 @@ def smollm2(seed, policy):
 
 
 def judged(name):
+    """The record of a verdict, as the gate's stage writes it."""
     seed, challenger, baseline, called, more = RUNS[name]
     asked = {key: value for key, value in more.items() if key not in ("failed", "tasks")}
     tables = [smollm2(seed, policy).head(more.get("tasks", 1000)) for policy in (challenger, baseline)]
@@ -67,7 +69,9 @@ def demo_verdicts(folder):
 
 
 def every_verdict(folder):
-    return {**demo_verdicts(folder), **{name: judged(name) for name in RUNS}}
+    found = {**demo_verdicts(folder), **{name: judged(name) for name in RUNS}}
+    waiting = waits(found["GRPO, seed 2, the hundredth gate of a year"], instead=False)
+    return {**found, "the same, where candidates are named": waiting}
 
 
 def test_verdicts_of_real_runs_in_words(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from tracewheel.comparison.finished_run import LEDGER_FILE
@@ -13,6 +14,7 @@ from tracewheel.core.files import read_json
 from tracewheel.dashboard.curves import Curve
 from tracewheel.dashboard.library import Library, Place
 from tracewheel.dashboard.view import Ask, Crumb, address, page
+from tracewheel.evaluation.candidate import planned_looks
 from tracewheel.evaluation.wording import policy_words
 
 WAITING = "waiting"
@@ -36,6 +38,7 @@ class Night:
     difference: float | None
     interval: tuple[float, float] | None
     boundary: float | None
+    level: float | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Confirmation:
         run: The run that made it.
         state: `waiting`, `promoted`, `dropped`, `replaced` or `ended`; `why` is a sentence.
         planned: Fresh tasks at which its level is wholly spent.
+        level: Of the whole confirmation.
     """
 
     place: str
@@ -55,7 +59,24 @@ class Confirmation:
     state: str
     why: str
     planned: int
+    level: float
     nights: Sequence[Night]
+
+    @property
+    def ahead(self) -> list[tuple[int, float | None]]:
+        """Fresh tasks and boundary of the nights to come, at the spread between tasks of the last night, while it waits."""
+        last = self.nights[-1] if self.nights else None
+        if self.state != WAITING or self.planned < 1 or not 0.0 < self.level < 1.0 or last is None:
+            return []
+        if not last.boundary or last.tasks < 1 or not 0.0 < (last.level or 0.0) < 0.5:
+            return []
+        spread = last.boundary * math.sqrt(last.tasks) / -NormalDist().inv_cdf(last.level or 0.0)
+        counts = [max(1, night.tasks) for night in self.nights]
+        looks = planned_looks(self.level, self.planned, spread, counts)[len(counts) :]
+        return [
+            (round((spread / error) ** 2), -NormalDist().inv_cdf(level) * error if 0.0 < level < 0.5 else None)
+            for error, level in looks
+        ]
 
     @property
     def curve(self) -> Curve | None:
@@ -64,18 +85,20 @@ class Confirmation:
         if not shown:
             return None
         ours, limit = "difference so far", "promoted from here"
-        known = [100 * value for night in shown for value in (night.difference, night.boundary) if value is not None]
+        limits = [(tasks, _points(edge)) for tasks, edge in [*((one.tasks, one.boundary) for one in shown), *self.ahead]]
+        known = [value for _, value in limits if value is not None]
+        known += [100 * night.difference for night in shown if night.difference is not None]
         low, high = min(0.0, *known), max(0.0, *known)
         edge = MARGIN * (high - low) or 1.0
         return Curve(
             f"Candidate of run {self.run}",
             {
                 ours: [(night.tasks, _points(night.difference)) for night in shown],
-                limit: [(night.tasks, _points(night.boundary)) for night in shown],
+                limit: limits,
             },
             f"points over {policy_words(self.baseline)}, on fresh tasks",
             (low - edge, high + edge),
-            bands={ours: [(night.tasks, *(100 * end for end in night.interval)) for night in shown if night.interval]},
+            bands={ours: [(one.tasks, 100 * one.interval[0], 100 * one.interval[1]) for one in shown if one.interval]},
             axis="fresh tasks",
             links={night.tasks: address("runs", self.place, night.run) for night in shown if night.run},
         )
@@ -120,7 +143,8 @@ def _read(place: Place, lines: Sequence[Any]) -> Iterator[Confirmation]:
         nights = [_night(one) for one in candidate.get("nights") or () if isinstance(one, dict)]
         known = {name: str(line.get(name) or "") for name in ("run", "baseline", "began", "why")}
         state, planned = str(line.get("verdict") or WAITING), _whole(candidate.get("planned"))
-        yield Confirmation(place.name, state=state, planned=planned, nights=nights, **known)
+        level = _share(line.get("level")) or 0.0
+        yield Confirmation(place.name, state=state, planned=planned, level=level, nights=nights, **known)
 
 
 def _night(values: Mapping[str, Any]) -> Night:
@@ -134,6 +158,7 @@ def _night(values: Mapping[str, Any]) -> Night:
         _share(values.get("difference")),
         (low, high) if low is not None and high is not None else None,
         _share(values.get("boundary")),
+        _share(values.get("level")),
     )
 
 
