@@ -12,7 +12,7 @@ from tracewheel.comparison.finished_run import LEDGER_FILE
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.dashboard.curves import Curve
-from tracewheel.dashboard.library import Library, Place
+from tracewheel.dashboard.library import RUN_ID, Library, Place
 from tracewheel.dashboard.view import Ask, Crumb, address, page
 from tracewheel.evaluation.candidate import planned_looks
 from tracewheel.evaluation.wording import policy_words
@@ -94,7 +94,7 @@ class Confirmation:
             f"Candidate of run {self.run}",
             {
                 ours: [(night.tasks, _points(night.difference)) for night in shown],
-                limit: limits,
+                **({limit: limits} if any(value is not None for _, value in limits) else {}),
             },
             f"points over {policy_words(self.baseline)}, on fresh tasks",
             (low - edge, high + edge),
@@ -141,10 +141,10 @@ def _read(place: Place, lines: Sequence[Any]) -> Iterator[Confirmation]:
         if not isinstance(candidate, dict):
             continue
         nights = [_night(one) for one in candidate.get("nights") or () if isinstance(one, dict)]
-        known = {name: str(line.get(name) or "") for name in ("run", "baseline", "began", "why")}
+        known = {name: str(line.get(name) or "") for name in ("baseline", "began", "why")}
         state, planned = str(line.get("verdict") or WAITING), _whole(candidate.get("planned"))
         level = _share(line.get("level")) or 0.0
-        yield Confirmation(place.name, state=state, planned=planned, level=level, nights=nights, **known)
+        yield Confirmation(place.name, state=state, planned=planned, level=level, run=_run(line), nights=nights, **known)
 
 
 def _night(values: Mapping[str, Any]) -> Night:
@@ -152,7 +152,7 @@ def _night(values: Mapping[str, Any]) -> Night:
     both = [_share(end) for end in ends] if isinstance(ends, list) and len(ends) == 2 else []
     low, high = both if both and None not in both else (None, None)
     return Night(
-        str(values.get("run") or ""),
+        _run(values),
         str(values.get("at") or ""),
         _whole(values.get("tasks")),
         _share(values.get("difference")),
@@ -160,6 +160,12 @@ def _night(values: Mapping[str, Any]) -> Night:
         _share(values.get("boundary")),
         _share(values.get("level")),
     )
+
+
+def _run(values: Mapping[str, Any]) -> str:
+    """The id of a run, for an address; "" where it is none."""
+    found = str(values.get("run") or "")
+    return found if RUN_ID.fullmatch(found) else ""
 
 
 def _share(value: Any) -> float | None:
