@@ -27,7 +27,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import normal_sample_size_one_tail
 
 from tracewheel.config import GateConfig
-from tracewheel.core.paired_tests import holm, likelihood_root, mean_interval, sign_flip_p
+from tracewheel.core.inference import holm, likelihood_root, mean_interval, sign_flip_p
 from tracewheel.evaluation.error_budget import Look, budget, level_of
 from tracewheel.evaluation.family_harm import family_estimates
 from tracewheel.evaluation.power import tasks_needed

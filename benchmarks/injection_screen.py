@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import wilson_interval
 from tracewheel.scoring.verifiers.judges.attacks import attack_in
 
 Row = dict[str, Any]

@@ -98,6 +98,14 @@ def _evaluate_endpoint(options: argparse.Namespace) -> dict[str, Any]:
     return resumable(options, f"baseline {options.split}", produce)
 
 
+def _passed(k: str, value: float | None, known: Mapping[str, Any] | None) -> str:
+    if value is None or not known:
+        return f"{k}: {percent(value)}"
+    low, high = known["interval"]
+    unscored = f", {known['unscored']} tasks unscored" if known["unscored"] else ""
+    return f"{k}: {percent(value)} ({percent(low)} to {percent(high)}{unscored})"
+
+
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     rows = [(mode, *_estimate(result[mode])) for mode in MODES if mode in result]
     missing = {mode: count["unscored"] + count["infrastructure_failed"] for mode, count in result.get("missing", {}).items()}
@@ -116,7 +124,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         for kind, group in (("tier", result.get("by_tier", {})), ("family", result.get("by_family", {})))
         for name, modes in group.items()
     ]
-    pass_at = ", ".join(f"{k}: {percent(value)}" for k, value in result.get("pass_at", {}).items())
+    pass_at = ", ".join(
+        _passed(k, value, result.get("pass_at_known", {}).get(k)) for k, value in result.get("pass_at", {}).items()
+    )
     parts: list[Grid | Block] = [Grid(("episodes", "success", "95% interval", "tasks"), rows)]
     if families:
         parts.append(Grid(("", *MODES), families))

@@ -130,12 +130,11 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         outcome.curated.path,
         {name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
         pass_at=run.config.evaluation.pass_at,
-        seed=run.config.seed,
     )
     summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
     summary["validation"] = outcome.validation
     summary["intervals"] = intervals(data.policies)
-    summary["pass_at"] = {row.key: dict(row.pass_at) for row in data.policies}
+    summary["pass_at"] = {row.key: {k: one.value for k, one in row.pass_at.items()} for row in data.policies}
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
     write_quality_page(read_json(outcome.curated.path / QUALITY_FILE), run.record.path)
@@ -162,14 +161,8 @@ def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:
     """The noise floor that the A/A run measured; empty without one."""
     if outcome.repeated is None:
         return {}
-    first, settings = outcome.evaluations[outcome.gate["baseline"]]["held_out"].path, run.config
-    return noise_floor(
-        first,
-        outcome.repeated.path,
-        confidence=settings.gate.confidence,
-        resamples=settings.evaluation.bootstrap,
-        seed=settings.seed,
-    )
+    first = outcome.evaluations[outcome.gate["baseline"]]["held_out"].path
+    return noise_floor(first, outcome.repeated.path, confidence=run.config.gate.confidence)
 
 
 def changes_of(outcome: Outcome) -> list[dict[str, Any]]:

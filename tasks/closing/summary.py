@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pandas as pd
-
 from tracewheel.core.files import read_table
-from tracewheel.core.statistics import paired_difference
 from tracewheel.core.store import Entry
+from tracewheel.evaluation.changes import paired_rates
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.report.results import Estimate, PolicyResult
 
@@ -53,13 +51,11 @@ def intervals(policies: Iterable[PolicyResult]) -> dict[str, dict[str, list[floa
 def harder_differences(evaluations: Mapping[str, Mapping[str, Entry]]) -> dict[str, dict[str, Any]]:
     """How the policy after RL compares with each other one on the harder tier, task by task (greedy, 95%)."""
     results = {name: read_table(splits["harder"].path / RESULTS_FILE) for name, splits in evaluations.items()}
-    new = results.pop("rl").set_index("task_id")["greedy"]
-    differences = {}
+    new, differences = results.pop("rl"), {}
     for name, table in results.items():
-        pairs = pd.DataFrame({"new": new, "old": table.set_index("task_id")["greedy"]}).dropna()
-        if len(pairs):
-            difference, interval = paired_difference(pairs["new"], pairs["old"])
-            differences[name] = {"difference": difference, "interval": list(interval)}
+        found, interval = paired_rates(new, table, "greedy")
+        if interval:
+            differences[name] = {"difference": float(found.mean()), "interval": list(interval)}
     return differences
 
 

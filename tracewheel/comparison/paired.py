@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.comparison.differences import setting_differences
-from tracewheel.core.paired_tests import holm, mean_interval, sign_flip_p
-from tracewheel.evaluation.paired_outcomes import Paired, check_results, pair, read_outcomes
+from tracewheel.core.inference import holm, mean_interval, sign_flip_p
+from tracewheel.evaluation.paired_outcomes import Paired, check_results, common_components, pair, read_outcomes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +118,7 @@ def paired_differences(
     common = sorted(set(run["task_id"]) & set(base["task_id"]))
     new, old = (table.set_index("task_id").loc[common] for table in (run, base))
     families = new["family"].to_numpy(dtype=object)
-    paired = pair(read_outcomes(new), read_outcomes(old), families, greedy_weight)
+    paired = pair(read_outcomes(new), read_outcomes(old), families, greedy_weight, common_components(new, old))
     rows = [_row(ALL, paired, np.ones(len(paired.lowest), dtype=bool), np.ones(len(paired.seen), dtype=bool), confidence)]
     for family in sorted(set(families.tolist())):
         rows.append(_row(str(family), paired, paired.families == family, paired.seen_families == family, confidence))
@@ -139,6 +139,7 @@ def _row(
     if len(values):
         row["difference"] = float(values.mean())
     if len(lowest):
-        row["interval"] = list(mean_interval(lowest, highest, (1.0 - confidence) / 2))
-        row["p"] = min(1.0, 2.0 * min(sign_flip_p(lowest), sign_flip_p(-highest)))
+        parts = paired.components[counted]
+        row["interval"] = list(mean_interval(lowest, highest, (1.0 - confidence) / 2, parts))
+        row["p"] = min(1.0, 2.0 * min(sign_flip_p(lowest, parts), sign_flip_p(-highest, parts)))
     return row

@@ -214,7 +214,6 @@ class EvaluationConfig(TokenSamplingConfig):
 
     samples: Count = 2
     pass_at: tuple[int, ...] = (1, 2)
-    bootstrap: Count = 2000
     rubric: RubricConfig | None = None
 
 

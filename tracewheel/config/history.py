@@ -15,7 +15,7 @@ _OF_THE_FIRST: dict[str, str] = {
     "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
     "doctor": "stop_on",
     "environment": "kind",
-    "evaluation": "bootstrap pass_at samples temperature top_p",
+    "evaluation": "pass_at samples temperature top_p",
     "gate": "confidence family_margin min_pairs",
     "ingest": "format paths",
     "learner": (
@@ -109,6 +109,7 @@ REMOVED: dict[str, str] = {
     **_constants("baseline", longest_wait=300),
     "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",
     **_constants("gate", min_fidelity=0.99),
+    "evaluation.bootstrap": "intervals are computed without resampling; delete the line",
     "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
     "tracking.openlineage": (
         "`tracewheel export-openlineage RUN` of the wheel tracewheel-lab (plugins/lab) tells of a run when it is complete"

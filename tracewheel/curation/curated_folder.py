@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tracewheel.core.files import read_columns, read_table
 from tracewheel.core.types import Task
 
 TASKS_FILE, EPISODES_FILE, SETS_FOLDER = "tasks.parquet", "episodes.parquet", "sets"
@@ -27,3 +28,12 @@ def load_tasks(curated: Path, split: str) -> list[Task]:
     frame = pandas.read_parquet(path)
     rows = frame[frame["split"] == split].to_dict("records")
     return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
+
+
+def load_components(curated: Path) -> dict[str, str]:
+    """Task id to its component, equal for tasks that share a user, a session or copies; empty where curation wrote none."""
+    path = curated / TASKS_FILE
+    if "component" not in read_columns(path):
+        return {}
+    table = read_table(path, ["id", "component"])
+    return dict(zip(table["id"], table["component"], strict=True))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns, read_json, read_table
-from tracewheel.core.statistics import Interval, rate_interval, wilson_interval
+from tracewheel.core.inference import rate_interval
 from tracewheel.curation.curated_folder import EPISODES_FILE, QUALITY_FILE, REPORT_FILE, SPLITS, TASKS_FILE, TRAIN
 from tracewheel.curation.labels import label_episodes, label_report
 from tracewheel.curation.leaks import describe_leaks, leak_report
@@ -302,8 +302,6 @@ def _short(text: str) -> str:
 
 
 BINS = 12
-# With fewer tasks a bootstrap interval is far too narrow: for one task it has width 0.
-FEWEST_FOR_BOOTSTRAP = 10
 
 
 def rates(labelled: pandas.DataFrame, by: str) -> list[dict[str, Any]]:
@@ -318,7 +316,7 @@ def rates(labelled: pandas.DataFrame, by: str) -> list[dict[str, Any]]:
     for name, group in sorted(groups, key=lambda pair: (order.get(str(pair[0]), len(order)), pair[0])):
         known = group[group["label"].notna()]
         means = (known["label"] >= 1.0).groupby(known["task_id"]).mean()
-        interval = _interval(means) if len(means) else None
+        interval = rate_interval(means) if len(means) else None
         rows.append(
             {
                 "name": str(name),
@@ -331,12 +329,6 @@ def rates(labelled: pandas.DataFrame, by: str) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _interval(means: pandas.Series) -> Interval:
-    if len(means) < FEWEST_FOR_BOOTSTRAP:
-        return wilson_interval(float(means.sum()), len(means))
-    return rate_interval(means.to_numpy())
 
 
 def families(tasks: pandas.DataFrame) -> list[dict[str, Any]]:

@@ -41,15 +41,15 @@ def results_for(run: FinishedRun, evaluations: list[Evaluation]) -> Results:
     evaluation = run.settings.get("evaluation") or {}
     pass_at = tuple(k for k in evaluation.get("pass_at") or () if isinstance(k, int))
     try:
-        return _results(run.curated, tuple(folders.items()), pass_at, int(run.settings.get("seed") or 0))
+        return _results(run.curated, tuple(folders.items()), pass_at)
     except (DataError, OSError, KeyError):
         return _of_summary(run.summary)
 
 
 @functools.lru_cache(maxsize=64)
-def _results(curated: Path, folders: tuple[tuple[str, tuple[Path, ...]], ...], pass_at: tuple[int, ...], seed: int) -> Results:
+def _results(curated: Path, folders: tuple[tuple[str, tuple[Path, ...]], ...], pass_at: tuple[int, ...]) -> Results:
     """Stored results do not change, so what was computed once stays."""
-    return results_of(curated, dict(folders), pass_at=pass_at, seed=seed)
+    return results_of(curated, dict(folders), pass_at=pass_at)
 
 
 def _of_summary(summary: dict[str, Any]) -> Results:

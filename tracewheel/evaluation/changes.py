@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tracewheel.core.files import read_table
-from tracewheel.core.statistics import paired_difference
-from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.core.inference import Interval, mean_interval
+from tracewheel.evaluation.paired_outcomes import RESULTS_FILE, common_components, task_rates
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.sampling.validation import MODES
 from tracewheel.scoring.score import SCORES_FILE
@@ -58,35 +61,44 @@ def changed_tasks(challenger: Path, baseline: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["change"] == "gained", row["family"], row["task_id"]))
 
 
-def noise_floor(first: Path, second: Path, *, confidence: float, resamples: int, seed: int) -> dict[str, Any]:
+def noise_floor(first: Path, second: Path, *, confidence: float) -> dict[str, Any]:
     """The differences between two evaluations of one policy, which are noise: those of a gain should be larger.
 
     Args:
         first: Folder of an evaluation.
         second: Folder of another one, of the same policy on the same tasks with another seed.
         confidence: Of the intervals.
-        resamples: Bootstrap resamples.
-        seed: Seed of the bootstrap.
 
     Returns:
         By mode (`greedy`, `sampled`): `difference` (second minus first) and `interval`, None without a task that is
         scored in both, `pairs`, and `flipped`: how many tasks have another success rate.
     """
-    one, other = (_rates(read_table(folder / RESULTS_FILE)) for folder in (first, second))
+    tables = [read_table(folder / RESULTS_FILE) for folder in (first, second)]
     noise: dict[str, Any] = {}
     for mode in MODES:
-        pairs = one[[mode]].add_suffix("_first").join(other[[mode]].add_suffix("_second"), how="inner").dropna().sort_index()
-        before, after = pairs[f"{mode}_first"].to_numpy(), pairs[f"{mode}_second"].to_numpy()
-        noise[mode] = {"difference": None, "interval": None, "pairs": len(pairs), "flipped": int((before != after).sum())}
-        if len(pairs):
-            difference, interval = paired_difference(after, before, confidence=confidence, resamples=resamples, seed=seed)
-            noise[mode] |= {"difference": difference, "interval": list(interval)}
+        found, interval = paired_rates(tables[1], tables[0], mode, confidence)
+        noise[mode] = {
+            "difference": float(found.mean()) if len(found) else None,
+            "interval": list(interval) if interval else None,
+            "pairs": len(found),
+            "flipped": int((found != 0.0).sum()),
+        }
     return noise
 
 
-def _rates(results: pd.DataFrame) -> pd.DataFrame:
-    attempts = results["sampled_attempts"].where(results["sampled_attempts"] > 0)
-    return results.assign(sampled=results["sampled_successes"] / attempts).set_index("task_id")[list(MODES)]
+def paired_rates(
+    new: pd.DataFrame, old: pd.DataFrame, mode: str, confidence: float = 0.95
+) -> tuple[npt.NDArray[np.float64], Interval | None]:
+    """Differences of a mode's success, new minus old, on the tasks that are scored in both, and the interval of their mean."""
+    shared = sorted(set(new["task_id"]) & set(old["task_id"]))
+    tables = [table.set_index("task_id", drop=False).loc[shared] for table in (new, old)]
+    rates = [task_rates(table)[mode].to_numpy(np.float64) for table in tables]
+    differences = rates[0] - rates[1]
+    known = ~np.isnan(differences)
+    if not known.any():
+        return differences[known], None
+    components = common_components(*tables)[known]
+    return differences[known], mean_interval(differences[known], differences[known], (1.0 - confidence) / 2, components)
 
 
 def _trajectories(evaluation: Path) -> dict[str, str]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from tracewheel.config import RubricConfig
 from tracewheel.core.files import read_batches, read_columns
+from tracewheel.core.inference import wilson_interval
 from tracewheel.core.kinds import parse_kind
-from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.time_limits import Job, Timer, WatchedThreads
 from tracewheel.core.types import Task, Trajectory, canonical_json
 from tracewheel.curation.curated_folder import EPISODES_FILE, HELD_OUT, TRAIN, VALIDATION, load_tasks

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EvaluateSections, EvaluationConfig, RubricConfig
 from tracewheel.core.files import write_frame, write_json, write_records
-from tracewheel.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
+from tracewheel.core.inference import rate_interval
 from tracewheel.core.types import Score, Task, Trajectory
-from tracewheel.curation.curated_folder import HARDER, VALIDATION, load_tasks
+from tracewheel.curation.curated_folder import HARDER, VALIDATION, load_components, load_tasks
+from tracewheel.evaluation.paired_outcomes import COMPONENT, task_pass_at, task_rates
 from tracewheel.evaluation.paired_outcomes import RESULTS_FILE as RESULTS_FILE
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE, RolloutPlan, rollout
@@ -41,13 +42,15 @@ def evaluate(
     samples: int,
     seed: int,
     held_out: bool = False,
+    components: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a policy; writes both modes' trajectories and scores, `results.parquet`, `evaluation.json`.
 
-    `results.parquet` has a row per task: `task_id`, `family`, `tier`, `greedy` (1, 0, or NaN where
-    unscored), `sampled_successes`, `sampled_attempts` (scored ones), and what is missing: `greedy_unscored`,
-    `greedy_failed`, `sampled_unscored`, `sampled_failed`, episodes that no verifier scored or the infrastructure failed.
+    `results.parquet` has a row per task: `task_id`, `family`, `tier`, `component` (equal for tasks that hang together),
+    `greedy` (1, 0, or NaN where unscored), `sampled_successes`, `sampled_attempts` (scored ones), and what is missing:
+    `greedy_unscored`, `greedy_failed`, `sampled_unscored`, `sampled_failed`, episodes that no verifier scored or the
+    infrastructure failed.
 
     Without tasks every rate is None.
 
@@ -57,15 +60,16 @@ def evaluate(
         held_out: Whether the tasks are those by which policies are compared at the end. Then `evaluation.rubric` scores them,
             where there is one, and the training rubric's scores lie in `training/` of each mode; else it is the other way
             round, and the folder is `held_back/`.
+        components: Task id to its component (`load_components`); a task that it lacks is alone.
         progress: Called with (finished episodes, all episodes) of each mode.
 
     Returns:
-        The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`;
-        `by_tier` and `by_family` with the same two rates; `missing`: by mode the number of `unscored` and
-        `infrastructure_failed` episodes; `without_score`: by mode what left most of them so, where they are many;
-        `episodes` and `generated_tokens`; where the
-        rubric has `objectives`, the mean of each over both modes' scored episodes (None where nothing is scored); with an
-        `evaluation.rubric`, `judges`: by rubric, `training` and `held_back`, each mode's mean success, reward and count.
+        The summary: `greedy` and `sampled`, each with `rate`, `interval` (95%), `n`; `pass_at`, and `pass_at_known` with the
+        `interval`, `n` and `unscored` tasks of each k; `by_tier` and `by_family` with the same two rates; `missing`: by mode
+        the number of `unscored` and `infrastructure_failed` episodes; `without_score`: by mode what left most of them so,
+        where they are many; `episodes` and `generated_tokens`; where the rubric has `objectives`, the mean of each over both
+        modes' scored episodes (None where nothing is scored); with an `evaluation.rubric`, `judges`: by rubric, `training` and
+        `held_back`, each mode's mean success, reward and count.
 
     Raises:
         DataError, InfrastructureError: too many episodes failed through no fault of the policy.
@@ -80,7 +84,7 @@ def evaluate(
     if not tasks:  # a profile without a harder tier
         for mode in MODES:
             _play_none(out / mode)
-        return write_evaluation(settings, decides, tasks, {mode: [] for mode in MODES}, out, spent)
+        return write_evaluation(settings, decides, tasks, {mode: [] for mode in MODES}, out, spent, components)
     for mode, greedy in (("greedy", True), ("sampled", False)):
         folder = out / mode
         if not greedy and not samples:
@@ -94,7 +98,7 @@ def evaluate(
         if beside:
             others[mode] = _scored(config, beside, tasks, folder, folder / (TRAINING if held_out else HELD_BACK))
     spent |= _judges(scores, others, held_out=held_out) if beside else {}
-    return write_evaluation(config.evaluation, decides, tasks, scores, out, spent)
+    return write_evaluation(config.evaluation, decides, tasks, scores, out, spent, components)
 
 
 def evaluate_split(
@@ -121,7 +125,8 @@ def evaluate_split(
         samples = samples_on(split, config.evaluation)
     tasks = [task for task in load_tasks(curated, split) if only is None or task.id in only]
     seed = evaluation_seed(config.seed, split, repeat)
-    return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=split != VALIDATION)
+    known, held_out = load_components(curated), split != VALIDATION
+    return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=held_out, components=known)
 
 
 def samples_on(split: str, config: EvaluationConfig) -> int:
@@ -172,22 +177,25 @@ def write_evaluation(
     scores: Mapping[str, list[Score]],
     out: Path,
     spent: Mapping[str, Any],
+    components: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write `results.parquet` and `evaluation.json` from scored episodes of any player; see `evaluate`.
 
     Args:
         scores: By mode: `greedy`, `sampled` or both.
         spent: More figures for the summary.
+        components: Task id to its component.
     """
     successes = {mode: _successes(found) for mode, found in scores.items()}
-    results = _results(tasks, successes.get("greedy", {}), successes.get("sampled", {}))
+    results = _results(tasks, successes.get("greedy", {}), successes.get("sampled", {}), components or {})
     for mode in MODES:
         for status, ending in MISSING.items():
             counts = Counter(item.task_id for item in scores.get(mode, []) if item.status == status)
             results[f"{mode}_{ending}"] = [counts[task.id] for task in tasks]
     import pyarrow
 
-    types = {name: pyarrow.string() if name in ("task_id", "family") else pyarrow.int64() for name in results.columns}
+    texts = ("task_id", "family", COMPONENT)
+    types = {name: pyarrow.string() if name in texts else pyarrow.int64() for name in results.columns}
     write_frame(out / RESULTS_FILE, results, pyarrow.schema(types | {"greedy": pyarrow.float64()}))
     summary = summarise(evaluation, results) | dict(spent)
     words = {mode: text for mode, found in scores.items() if (text := missing_words(found, out / mode / TRAJECTORIES_FILE))}
@@ -200,13 +208,15 @@ def write_evaluation(
 
 
 def summarise(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
-    """Rates with 95% intervals: Wilson's for greedy, a bootstrap over tasks for sampled. `n` counts the scored tasks."""
+    """Rates with 95% intervals (`inference.rate_interval`). `n` counts the scored tasks."""
+    passed = {str(k): _known(results, task_pass_at(results, k)) for k in config.pass_at}
     return {
         "tasks": len(results),
-        **_rates(config, results),
-        "pass_at": {str(k): _pass_at(results, k) for k in config.pass_at},
-        "by_tier": {str(tier): _rates(config, rows) for tier, rows in results.groupby("tier")},
-        "by_family": {str(family): _rates(config, rows) for family, rows in results.groupby("family")},
+        **_rates(results),
+        "pass_at": {k: found.pop("rate") for k, found in passed.items()},
+        "pass_at_known": passed,
+        "by_tier": {str(tier): _rates(rows) for tier, rows in results.groupby("tier")},
+        "by_family": {str(family): _rates(rows) for family, rows in results.groupby("family")},
         **({"missing": missing} if (missing := missing_episodes(results)) else {}),
     }
 
@@ -239,7 +249,9 @@ def _successes(scores: list[Score]) -> dict[str, list[float]]:
     return successes
 
 
-def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[str, list[float]]) -> pd.DataFrame:
+def _results(
+    tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[str, list[float]], components: Mapping[str, str]
+) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
@@ -247,38 +259,31 @@ def _results(tasks: list[Task], greedy: dict[str, list[float]], sampled: dict[st
             "task_id": task.id,
             "family": task.family,
             "tier": task.tier,
+            COMPONENT: components.get(task.id, task.id),
             "greedy": greedy[task.id][0] if greedy.get(task.id) else float("nan"),
             "sampled_successes": sum(sampled.get(task.id, [])),
             "sampled_attempts": len(sampled.get(task.id, [])),
         }
         for task in tasks
     ]
-    return pd.DataFrame(rows, columns=["task_id", "family", "tier", "greedy", "sampled_successes", "sampled_attempts"])
+    columns = ["task_id", "family", "tier", COMPONENT, "greedy", "sampled_successes", "sampled_attempts"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _rates(config: EvaluationConfig, results: pd.DataFrame) -> dict[str, Any]:
-    greedy = results["greedy"].dropna()
-    tried = results[results["sampled_attempts"] > 0]
-    per_task = tried["sampled_successes"] / tried["sampled_attempts"]
+def _rates(results: pd.DataFrame) -> dict[str, Any]:
+    rates = task_rates(results)
+    found = {mode: _known(results, rates[mode]) for mode in MODES}
+    return {mode: {name: value for name, value in one.items() if name != "unscored"} for mode, one in found.items()}
+
+
+def _known(results: pd.DataFrame, values: pd.Series) -> dict[str, Any]:
+    """The mean of the tasks' values that are known, its interval, their number and that of the others."""
+    known = values.notna().to_numpy()
+    scored = values[known]
+    components = results.loc[known, COMPONENT] if COMPONENT in results else None
     return {
-        "greedy": {
-            "rate": float(greedy.mean()) if len(greedy) else None,
-            "interval": list(wilson_interval(float(greedy.sum()), len(greedy))),
-            "n": len(greedy),
-        },
-        "sampled": {
-            "rate": float(per_task.mean()) if len(tried) else None,
-            "interval": list(bootstrap_interval(per_task, resamples=config.bootstrap)) if len(tried) else [0.0, 1.0],
-            "n": len(tried),
-        },
+        "rate": float(scored.mean()) if len(scored) else None,
+        "interval": list(rate_interval(scored, components)) if len(scored) else [0.0, 1.0],
+        "n": len(scored),
+        "unscored": len(values) - len(scored),
     }
-
-
-def _pass_at(results: pd.DataFrame, k: int) -> float | None:
-    """Mean unbiased pass@k over the tasks with at least k scored samples."""
-    enough = results[results["sampled_attempts"] >= k]
-    values = [
-        pass_at_k(int(row.sampled_attempts), round(row.sampled_successes), k)  # type: ignore[arg-type]
-        for row in enough.itertuples()
-    ]
-    return sum(values) / len(values) if values else None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.config import GateConfig
-from tracewheel.core.paired_tests import likelihood_root, mean_interval, sign_flip_p
+from tracewheel.core.inference import Labels, components_needed, gain_z, mean_interval, precision, sign_flip_p
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
-from tracewheel.evaluation.paired_outcomes import Paired, check_results, pair, read_outcomes
+from tracewheel.evaluation.paired_outcomes import Paired, check_results, common_components, pair, read_outcomes
 from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.refusal import Found, refusal_of
 from tracewheel.evaluation.winners import expected_gain
@@ -28,6 +29,8 @@ MIN_FIDELITY = 0.99  # of the updates on programs (docs/gateway.md)
 GATE_FILE = "gate.json"
 EXPLAINED = "false accepts alone could explain the gain"
 LEAST_PAIRED_SHARE = 0.5
+GREEDY = "greedy success"
+NAMED = 6  # of what may fall, in a sentence
 ROUNDING = 1e-9
 
 
@@ -55,7 +58,10 @@ class Verdict:
             sampled episodes are not compared.
         missing: Episodes that could not be scored, of `challenger` and `baseline`.
         judged_families: The estimate by which each family is judged: shrunken, or its own where it stands out.
-        spread: Standard deviation of the differences between tasks, for the power of the next gate.
+        components: Of the tasks that are compared; `effective_components` is how many of equal size tell as much.
+        not_ruled_out: What may fall by `family_margin` or more: families, and greedy success.
+        spread: Standard deviation of the differences between tasks, for the power of the next gate; what hangs together
+            widens it.
         power: What this gate could see; see `power.describe_power`.
         cause: Of a refusal, one of `refusal.CAUSES`; `says` is its sentence, `advice` the next thing to do.
         expected_gain: Of a promotion, the gain to expect, which is less than the measured one; see `winners.expected_gain`.
@@ -79,6 +85,9 @@ class Verdict:
     sampled_difference: float | None = None
     missing: dict[str, int] = field(default_factory=dict)
     judged_families: dict[str, float] = field(default_factory=dict)
+    components: int | None = None
+    effective_components: float | None = None
+    not_ruled_out: list[str] = field(default_factory=list)
     spread: float | None = None
     power: dict[str, Any] = field(default_factory=dict)
     cause: str | None = None
@@ -108,13 +117,13 @@ def decide(
     """Promote only on a significant paired improvement that no task family pays for.
 
     Conditions: at least `min_pairs` tasks, and half of all, are scored for both policies; `shows_gain`; greedy success does
-    not fall; each family has a pair, and none is judged to fall by more than `family_margin` (`family_harm`).
+    not fall significantly, nor by more than `family_margin`; each family has a pair, and none is harmed (`family_harm`).
 
     Args:
         config: Confidence over a year, family margin and minimum number of pairs.
         challenger: Results of one evaluation: `task_id`, `family`, `greedy` (1, 0, or NaN where the
-            episode could not be scored), and where there are any `sampled_successes`, `sampled_attempts`, and the counts of
-            missing episodes.
+            episode could not be scored), and where there are any `component`, `sampled_successes`, `sampled_attempts`, and the
+            counts of missing episodes.
         champion: The same for the policy to beat.
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
@@ -132,12 +141,13 @@ def decide(
     common = sorted(set(challenger["task_id"]) & set(champion["task_id"]))
     new, old = (table.set_index("task_id").loc[common] for table in (challenger, champion))
     ours, theirs = read_outcomes(new), read_outcomes(old)
-    paired = pair(ours, theirs, new["family"].to_numpy(dtype=object), config.greedy_weight)
+    paired = pair(ours, theirs, new["family"].to_numpy(dtype=object), config.greedy_weight, common_components(new, old))
     offered = len(set(challenger["task_id"]) | set(champion["task_id"]))
     every = sorted({*challenger["family"], *champion["family"]})
     families = {name: _mean(paired.seen[paired.seen_families == name]) for name in every}
-    estimates = family_estimates(paired.lowest, paired.families, config.confidence) if len(paired.lowest) else {}
-    interval = mean_interval(paired.lowest, paired.highest, level) if len(paired.lowest) else None
+    estimates = _estimates(config, paired) if len(paired.lowest) else {}
+    interval = mean_interval(paired.lowest, paired.highest, level, paired.components) if len(paired.lowest) else None
+    known = precision(paired.seen, paired.seen_components)
     falls = _falls(config, paired, families, estimates)
     failed = [
         *_too_few(config, paired, offered),
@@ -145,10 +155,10 @@ def decide(
         *falls.values(),
         *(explained := explained_by_false_accepts(paired, level, false_accepts)),
     ]
-    spread = float(paired.seen.std(ddof=1)) if len(paired.seen) > 1 else None
+    spread = known.error * len(paired.seen) ** 0.5 if known.components > 1 else None
     power = describe_power(len(common), level, spread)
     missing = {"challenger": ours.missing, "baseline": theirs.missing}
-    gain = _gain_of(paired.lowest, level)
+    gain = shows_gain(paired.lowest, level, paired.components)
     if failed and not gain:
         failed.append(power["says"])
     found = Found(
@@ -159,16 +169,17 @@ def decide(
         offered,
         level,
         gain,
-        _gain_of(paired.seen, level),
+        shows_gain(paired.seen, level, paired.seen_components),
         list(falls),
         bool(explained),
         baseline,
         trained,
     )
     why = refusal_of(found) if failed else None
+    may_fall = _not_ruled_out(config, paired, estimates)
     return Verdict(
         verdict="refused" if failed else "promoted",
-        reasons=failed or _shown(config, paired, interval, level, baseline),
+        reasons=failed or _shown(config, paired, interval, level, baseline, may_fall),
         difference=_mean(paired.seen),
         interval=list(interval) if interval else None,
         families=families,
@@ -182,13 +193,16 @@ def decide(
         },
         gained=int((paired.greedy > 0).sum()),
         lost=int((paired.greedy < 0).sum()),
-        p_value=sign_flip_p(paired.lowest),
+        p_value=sign_flip_p(paired.lowest, paired.components),
         level=level,
         look=number,
         greedy_difference=_mean(paired.greedy),
         sampled_difference=_mean(paired.sampled),
         missing=missing,
         judged_families={name: estimate.judged for name, estimate in estimates.items()},
+        components=known.components,
+        effective_components=known.effective,
+        not_ruled_out=may_fall,
         spread=spread,
         power=power,
         cause=why.cause if why else None,
@@ -234,7 +248,7 @@ def explained_by_false_accepts(paired: Paired, level: float, share: float | None
     if not share or not len(paired.lowest) or paired.lowest.mean() <= 0.0:
         return []
     needed = share * (1.0 - paired.baseline)
-    low, _ = mean_interval(paired.lowest - needed, paired.highest - needed, level)
+    low, _ = mean_interval(paired.lowest - needed, paired.highest - needed, level, paired.components)
     if low > 0.0:
         return []
     return [
@@ -246,25 +260,25 @@ def explained_by_false_accepts(paired: Paired, level: float, share: float | None
 
 def promotes(config: GateConfig, paired: Paired, level: float) -> bool:
     """Whether paired differences pass the conditions on a gain, on greedy success and on families, without the reasons."""
-    if not shows_gain(paired.lowest, level) or _greedy_falls(paired):
+    if not shows_gain(paired.lowest, level, paired.components) or _greedy_falls(config, paired):
         return False
-    estimates = family_estimates(paired.lowest, paired.families, config.confidence)
-    return not any(_is_harmed(config, estimate) for estimate in estimates.values())
+    return not any(estimate.is_harmed(config.family_margin) for estimate in _estimates(config, paired).values())
 
 
-def shows_gain(differences: npt.NDArray[np.float64], level: float) -> bool:
+def shows_gain(differences: npt.NDArray[np.float64], level: float, components: Labels = None) -> bool:
     """Whether the mean difference is significantly positive, by two tests that err in different places.
 
     The randomisation test is exact for policies that are exchangeable on each task, however few tasks differ. The empirical
-    likelihood keeps its level when a challenger gains a little on most tasks and loses much on a few.
+    likelihood keeps its level when a challenger gains a little on most tasks and loses much on a few. Both take tasks with one
+    label of `components` as one.
     """
-    if level <= 0.0 or differences.sum() <= 0.0 or sign_flip_p(differences) > level:
+    if level <= 0.0 or differences.sum() <= 0.0 or sign_flip_p(differences, components) > level:
         return False
-    return likelihood_root(differences, 0.0) > -NormalDist().inv_cdf(level)
+    return gain_z(differences, components) > -NormalDist().inv_cdf(level)
 
 
-def _gain_of(differences: npt.NDArray[np.float64], level: float) -> bool:
-    return bool(len(differences)) and shows_gain(differences, level)
+def _estimates(config: GateConfig, paired: Paired) -> dict[str, FamilyEstimate]:
+    return family_estimates(paired.lowest, paired.families, config.confidence, paired.components)
 
 
 def _too_few(config: GateConfig, paired: Paired, offered: int) -> list[str]:
@@ -277,16 +291,23 @@ def _too_few(config: GateConfig, paired: Paired, offered: int) -> list[str]:
 
 
 def _gain_not_shown(paired: Paired, level: float, interval: tuple[float, float] | None, baseline: str) -> list[str]:
-    if interval is None or shows_gain(paired.lowest, level):
+    if interval is None or shows_gain(paired.lowest, level, paired.components):
         return []
     if level <= 0.0:
         return ["no level is left for this gate"]
+    p_value = sign_flip_p(paired.lowest, paired.components)
     reason = (
         f"the improvement over {baseline} is not certain: its {_share(level)} interval is "
-        f"{interval[0]:+.3f} to {interval[1]:+.3f}, p = {sign_flip_p(paired.lowest):.2g} at level {level:.2g}"
+        f"{interval[0]:+.3f} to {interval[1]:+.3f}, p = {p_value:.2g} at level {level:.2g}"
     )
-    if shows_gain(paired.seen, level):
+    if shows_gain(paired.seen, level, paired.seen_components):
         reason += "; without the missing episodes, which count at their worst, it would be"
+    together = len(np.unique(paired.components))
+    if together < (needed := components_needed(level)):
+        reason += (
+            f"; the {len(paired.lowest)} tasks hang together in {together} components, and at this level no gain is shown "
+        )
+        reason += f"with fewer than {needed}: bring logs of more users, sessions or templates"
     return [reason]
 
 
@@ -295,29 +316,49 @@ def _falls(
 ) -> dict[str, str]:
     """What falls, or may fall unseen, with a reason each."""
     reasons = {}
-    if _greedy_falls(paired):
-        reasons["greedy success"] = f"greedy success falls by {-float(paired.greedy_lowest.mean()):.3f}"
+    if _greedy_falls(config, paired):
+        reasons[GREEDY] = f"greedy success falls by {-float(paired.greedy_lowest.mean()):.3f}"
     for family, change in families.items():
         if change is None:
             reasons[f"family {family} (unscored)"] = f"family {family} has no task scored for both policies"
     for family, estimate in estimates.items():
-        if _is_harmed(config, estimate):
+        if estimate.is_harmed(config.family_margin):
+            more = f"more than {config.family_margin:.2f}"
+            if estimate.judged >= -config.family_margin:
+                more = f"well below the other families, and a fall by {more} is not ruled out"
             reasons[f"family {family}"] = (
-                f"family {family} falls by {-estimate.judged:.3f}, more than {config.family_margin:.2f} "
-                f"({estimate.tasks} tasks, mean {estimate.mean:+.3f})"
+                f"family {family} falls by {-min(estimate.judged, estimate.mean):.3f}, {more} "
+                f"({estimate.tasks} tasks, mean {estimate.mean:+.3f}, at worst {estimate.low:+.3f})"
             )
     return reasons
 
 
-def _is_harmed(config: GateConfig, estimate: FamilyEstimate) -> bool:
-    return estimate.judged < -config.family_margin - ROUNDING
+def _greedy_falls(config: GateConfig, paired: Paired) -> bool:
+    """Whether greedy success falls significantly, or by more than a family may."""
+    values = paired.greedy_lowest
+    if not len(values) or values.mean() >= -ROUNDING:
+        return False
+    return values.mean() < -config.family_margin - ROUNDING or shows_gain(
+        -values, 1.0 - config.confidence, paired.greedy_components
+    )
 
 
-def _greedy_falls(paired: Paired) -> bool:
-    return len(paired.greedy_lowest) > 0 and float(paired.greedy_lowest.mean()) < -ROUNDING
+def _not_ruled_out(config: GateConfig, paired: Paired, estimates: Mapping[str, FamilyEstimate]) -> list[str]:
+    """What may fall by more than the margin: by the bounds of all families together, and of greedy success."""
+    names = [f"family {name}" for name, estimate in estimates.items() if estimate.may_fall(config.family_margin)]
+    values, level = paired.greedy_lowest, 1.0 - config.confidence
+    low = mean_interval(values, values, level, paired.greedy_components).low if len(values) else 0.0
+    return [*([GREEDY] if low < -config.family_margin else []), *names]
 
 
-def _shown(config: GateConfig, paired: Paired, interval: tuple[float, float] | None, level: float, baseline: str) -> list[str]:
+def _shown(
+    config: GateConfig,
+    paired: Paired,
+    interval: tuple[float, float] | None,
+    level: float,
+    baseline: str,
+    may_fall: list[str],
+) -> list[str]:
     """The reasons for a promotion."""
     if interval is None:
         return []
@@ -325,14 +366,20 @@ def _shown(config: GateConfig, paired: Paired, interval: tuple[float, float] | N
     return [
         f"success on {len(paired.seen)} tasks differs from {baseline} by {paired.seen.mean():+.3f} "
         f"(greedy {paired.greedy.mean():+.3f}{sampled}), {_share(level)} interval {interval[0]:+.3f} to {interval[1]:+.3f}",
-        f"no family falls by more than {config.family_margin:.2f}",
+        f"{'not ruled out' if may_fall else 'ruled out for greedy success and each family'} to fall by "
+        f"{100 * config.family_margin:g} points{': ' if may_fall else ''}{_listed(may_fall)}",
     ]
 
 
 def _expected(paired: Paired, level: float) -> float:
     """The gain to expect of a promotion. Its standard error is the one by which the test saw the gain."""
-    error = float(paired.lowest.mean()) / likelihood_root(paired.lowest, 0.0)
+    error = float(paired.lowest.mean()) / gain_z(paired.lowest, paired.components)
     return expected_gain(float(paired.seen.mean()), [(error, level)])
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _share(level: float) -> str:

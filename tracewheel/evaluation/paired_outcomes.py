@@ -13,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tracewheel.core.errors import DataError
+from tracewheel.core.inference import pass_at_k
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Vector = npt.NDArray[np.float64]
 NEEDED = ("task_id", "family", "greedy")
+COMPONENT = "component"  # what hangs together has one; results of earlier versions lack it
 SUCCESSES, ATTEMPTS = "sampled_successes", "sampled_attempts"
 MISSING = ("unscored", "failed")
 RESULTS_FILE = "results.parquet"  # of an evaluation: a row a task
@@ -56,13 +58,14 @@ class Outcomes:
 class Paired:
     """Differences, challenger minus baseline, in [-1, 1].
 
-    `lowest`, `highest` and `families` have an element for each task with an episode that was scored for either policy;
-    `seen` and `seen_families` for each task on which all compared modes were scored for both.
+    `lowest`, `highest`, `families` and `components` have an element for each task with an episode that was scored for either
+    policy; `seen`, `seen_families` and `seen_components` for each task on which all compared modes were scored for both.
 
     Attributes:
         lowest: With the challenger's missing episodes as failures and the baseline's as successes; `highest` the reverse.
+        components: Tasks with one label hang together (a user, a session, a template, copies).
         seen: From the scored episodes.
-        greedy: Differences in greedy success; `greedy_lowest` with missing ones at their worst.
+        greedy: Differences in greedy success; `greedy_lowest` with missing ones at their worst, of `greedy_components`.
         sampled: Differences in the sampled rate; empty when no sampled episodes are compared.
         baseline: The baseline's figure on each task of `lowest`, its missing episodes as successes.
         compares_sampled: Whether sampled episodes count: both policies have some.
@@ -71,10 +74,13 @@ class Paired:
     lowest: Vector
     highest: Vector
     families: npt.NDArray[np.object_]
+    components: npt.NDArray[np.int64]
     seen: Vector
     seen_families: npt.NDArray[np.object_]
+    seen_components: npt.NDArray[np.int64]
     greedy: Vector
     greedy_lowest: Vector
+    greedy_components: npt.NDArray[np.int64]
     sampled: Vector
     baseline: Vector
     compares_sampled: bool
@@ -98,6 +104,19 @@ def read_outcomes(results: pd.DataFrame) -> Outcomes:
     return Outcomes(greedy, successes, attempts, offered, played)
 
 
+def task_rates(results: pd.DataFrame) -> pd.DataFrame:
+    """Greedy and sampled success by task; NaN where no episode of the task is scored."""
+    sampled = results[SUCCESSES] / results[ATTEMPTS].where(results[ATTEMPTS] > 0)
+    return results.assign(sampled=sampled).set_index("task_id")[["greedy", "sampled"]]
+
+
+def task_pass_at(results: pd.DataFrame, k: int) -> pd.Series:
+    """The unbiased pass@k of each task, in the order of the table; NaN with fewer than k scored episodes."""
+    counts = zip(results[ATTEMPTS].astype(int), results[SUCCESSES].round().astype(int), strict=True)
+    rates = [pass_at_k(n, correct, k) if n >= k else np.nan for n, correct in counts]
+    return results[ATTEMPTS].astype(np.float64) * 0.0 + rates
+
+
 def check_results(results: pd.DataFrame, name: str) -> None:
     """Raise a `DataError` where a column is missing, a task occurs twice, or a figure is out of range."""
     if missing := set(NEEDED) - set(results.columns):
@@ -112,13 +131,48 @@ def check_results(results: pd.DataFrame, name: str) -> None:
         raise DataError(f"the results of {name} hold {SUCCESSES} outside 0 to {ATTEMPTS}")
 
 
-def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.object_], greedy_weight: float) -> Paired:
+def common_components(*results: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """A label for each task, equal where any of the tables says that tasks hang together.
+
+    Curations may differ: a later one knows of links that an earlier one did not see. A task without a component (of results
+    of an earlier version) is alone.
+
+    Args:
+        results: Tables of the same tasks, in the same order.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(results[0])
+    tasks, parts, end = [], [], count
+    for table in results:
+        if COMPONENT in table and count:
+            codes = table[COMPONENT].factorize()[0]
+            known = np.flatnonzero(codes >= 0)
+            tasks.append(known)
+            parts.append(codes[known] + end)
+            end += int(codes.max()) + 1
+    if not tasks:
+        return np.arange(count)
+    rows, columns = np.concatenate(tasks), np.concatenate(parts)
+    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(end, end))
+    return connected_components(graph, directed=False)[1][:count].astype(np.int64)
+
+
+def pair(
+    challenger: Outcomes,
+    baseline: Outcomes,
+    families: npt.NDArray[np.object_],
+    greedy_weight: float,
+    components: npt.NDArray[np.int64] | None = None,
+) -> Paired:
     """Compare two policies on the same tasks, in the same order.
 
     An episode that is missing for one policy takes its worst value. Where a mode (greedy, or all sampled episodes) is missing
     for both, or was not played for one (as when an evaluation ends early), the task counts by the other mode; a task without
     any scored episode is left out, since nothing then depends on which policy played.
     """
+    parts = np.arange(len(families)) if components is None else components
     compares_sampled = greedy_weight < 1.0 and bool(challenger.attempts.any() and baseline.attempts.any())
     with np.errstate(invalid="ignore", divide="ignore"):
         greedy = challenger.greedy - baseline.greedy
@@ -140,10 +194,13 @@ def pair(challenger: Outcomes, baseline: Outcomes, families: npt.NDArray[np.obje
         lowest=lowest[counted],
         highest=highest[counted],
         families=families[counted],
+        components=parts[counted],
         seen=both[complete],
         seen_families=families[complete],
+        seen_components=parts[complete],
         greedy=greedy[~np.isnan(greedy)],
         greedy_lowest=greedy_low[has_greedy],
+        greedy_components=parts[has_greedy],
         sampled=sampled[~np.isnan(sampled)] if compares_sampled else np.zeros(0),
         baseline=theirs[counted],
         compares_sampled=compares_sampled,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracewheel.core.files import read_json, read_table
 from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
+from tracewheel.evaluation.paired_outcomes import task_rates
 from tracewheel.sampling.validation import MODES, Key, validation_rate
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def comparable_rates(evaluations: Mapping[Key, Evaluation]) -> dict[Key, float |
     """
     if all(_is_complete(evaluation) for evaluation in evaluations.values()):
         return {key: validation_rate(evaluation.summary) for key, evaluation in evaluations.items()}
-    tables = {key: _success(read_table(item.folder / RESULTS_FILE)) for key, item in evaluations.items()}
+    tables = {key: task_rates(read_table(item.folder / RESULTS_FILE)) for key, item in evaluations.items()}
     ranked = {key: table for key, table in tables.items() if len(table) and (table.notna().mean() >= LEAST_SCORED_SHARE).all()}
     rates: dict[Key, float | None] = dict.fromkeys(evaluations)
     for key, table in ranked.items():
@@ -62,12 +63,6 @@ def _is_complete(evaluation: Evaluation) -> bool:
     if not (evaluation.folder / RESULTS_FILE).is_file():
         return True
     return all(evaluation.summary[mode]["n"] == evaluation.summary["tasks"] for mode in MODES)
-
-
-def _success(results: pd.DataFrame) -> pd.DataFrame:
-    """Success of each task, by mode; NaN where no episode of it is scored."""
-    sampled = results["sampled_successes"] / results["sampled_attempts"].where(results["sampled_attempts"] > 0)
-    return results.assign(sampled=sampled).set_index("task_id")[list(MODES)]
 
 
 def _mean_on(success: pd.Series, all_of_them: list[pd.Series]) -> float | None:

@@ -1,10 +1,11 @@
 """A verdict in words, for whoever shows it: console, report, dashboard, model card, tracking server, messages of a schedule.
 
-Four sentences at most, in this order: the estimate, its interval, the tasks gained and lost, and the one thing to do.
+In this order: the estimate, its interval, the tasks gained and lost, what may fall, and the one thing to do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ def in_words(gate: Mapping[str, Any]) -> list[str]:
     if gate.get("cause") in UNTESTED:
         return [_untested(gate), *_to_do(gate)]
     first = _promoted(gate) if gate.get("verdict") == "promoted" else _refused(gate)
-    return [first, *_interval(gate), *_changes(gate), *_to_do(gate)]
+    return [first, *_interval(gate), *_changes(gate), *_may_fall(gate), *_to_do(gate)]
 
 
 def gain_of(gate: Mapping[str, Any]) -> float | None:
@@ -89,8 +90,11 @@ def _interval(gate: Mapping[str, Any]) -> list[str]:
         return []
     sure = f" ({min(100 * (1 - 2 * level), 99.99):.4g}% confidence)" if level else ""
     missing = sum((gate.get("missing") or {}).values())
-    worst = f"; {missing:,} episodes without a score count at their worst" if missing else ""
-    return [f"The true difference lies between {points(ends[0])} and {points(ends[1])} points{sure}{worst}."]
+    more = [f"{missing:,} episodes without a score count at their worst"] if missing else []
+    if (gate.get("components") or math.inf) < (pairs := int(gate.get("pairs") or 0)):
+        more.append(f"what belongs together makes {pairs:,} tasks tell as much as {gate['effective_components']:,.0f}")
+    said = "; ".join([f"The true difference lies between {points(ends[0])} and {points(ends[1])} points{sure}", *more])
+    return [f"{said}."]
 
 
 def _changes(gate: Mapping[str, Any]) -> list[str]:
@@ -98,6 +102,12 @@ def _changes(gate: Mapping[str, Any]) -> list[str]:
     if gained is None or lost is None:
         return []
     return [f"It gains {tasks(gained)} and loses {lost:,}."]
+
+
+def _may_fall(gate: Mapping[str, Any]) -> list[str]:
+    """Of a promotion: the families, and greedy success, that may fall by the margin for all that is known."""
+    found = (str(reason) for reason in gate.get("reasons") or () if str(reason).startswith("not ruled out"))
+    return [f"{reason[:1].upper()}{reason[1:]}." for reason in found] if gate.get("not_ruled_out") else []
 
 
 def _to_do(gate: Mapping[str, Any]) -> list[str]:

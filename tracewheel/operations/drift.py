@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy import special
 
 from tracewheel.core.files import read_table
-from tracewheel.core.paired_tests import holm
+from tracewheel.core.inference import holm
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import EPISODES_FILE, OUTCOME_COLUMNS, OUTCOMES_FILE, TASKS_FILE
 from tracewheel.traces.ingested_folder import TRACES_FOLDER

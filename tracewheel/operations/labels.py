@@ -14,8 +14,8 @@ from typing import Any
 
 from tracewheel.core import clock
 from tracewheel.core.errors import DataError, InputError
+from tracewheel.core.inference import rate_interval
 from tracewheel.core.locks import hold_beside
-from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.store import disk_errors
 from tracewheel.operations.plain_words import plain_words
 
@@ -157,7 +157,7 @@ class Agreement:
         labelled, agreeing: Trajectories.
         tasks: Their tasks.
         rate: Mean over tasks; None without any.
-        interval: Wilson's 95% interval with a task as one trial.
+        interval: 95%, with a task's rate as one value.
         too_mild, too_strict: Disagreements: it passes what people call wrong; it fails what they call right.
     """
 
@@ -232,15 +232,15 @@ def _agreement(grader: str, group: str, trials: Sequence[_Trial]) -> Agreement:
     by_task: dict[str, list[bool]] = {}
     for trial in trials:
         by_task.setdefault(trial.task, []).append(trial.said[grader] == trial.truth)
-    means = sum(sum(same) / len(same) for same in by_task.values())
-    low, high = wilson_interval(means, len(by_task))
+    means = [sum(same) / len(same) for same in by_task.values()]
+    low, high = rate_interval(means)
     return Agreement(
         grader,
         group,
         len(trials),
         sum(trial.said[grader] == trial.truth for trial in trials),
         len(by_task),
-        means / len(by_task),
+        sum(means) / len(means),
         (low, high),
         sum(trial.said[grader] and not trial.truth for trial in trials),
         sum(trial.truth and not trial.said[grader] for trial in trials),

@@ -29,7 +29,6 @@ class RunFolders:
         updates: Iteration to the metrics of its update.
         validation: Iteration (0 is the start) to `greedy` and `sampled` success on the validation split.
         best_iteration: The chosen iteration.
-        seed: Of the intervals.
     """
 
     curated: Path
@@ -38,7 +37,6 @@ class RunFolders:
     updates: Mapping[int, Mapping[str, float]]
     validation: Mapping[int, Mapping[str, float | None]]
     best_iteration: int | None
-    seed: int = 0
 
 
 def write_figures(run: RunFolders, loop: Path, out: Path) -> dict[str, Any]:
@@ -57,7 +55,7 @@ def write_figures(run: RunFolders, loop: Path, out: Path) -> dict[str, Any]:
     """
     import pandas as pd
 
-    data = results_of(run.curated, run.evaluations, seed=run.seed)
+    data = results_of(run.curated, run.evaluations)
     evaluations = [folder for folders in run.evaluations.values() for folder in folders]
     metrics = {
         "cost": cost_of(loop, evaluations),

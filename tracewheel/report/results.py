@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.core.statistics import paired_difference, pass_at_k, rate_interval
+from tracewheel.core.inference import rate_interval
 from tracewheel.curation.curated_folder import EPISODES_FILE, HARDER, HELD_OUT, TASKS_FILE
-from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.evaluation.changes import paired_rates
+from tracewheel.evaluation.paired_outcomes import COMPONENT, RESULTS_FILE, task_pass_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +53,7 @@ class PolicyResult:
         key: `deployed`, `base`, `warm_start`, `warm_start_verified`, `rl`, `champion` or another.
         greedy: Held-out success with greedy decoding; for the deployed agent, of its logged episodes.
         sampled: Held-out success of sampled rollouts, interval over tasks.
-        pass_at: Held-out pass@k by k, of the sampled rollouts.
+        pass_at: Held-out pass@k by k, of the sampled rollouts; a task with fewer than k scored ones is unscored.
         harder: As `greedy`, on the harder tier.
         gain: Paired difference of the policy after RL minus this one, held-out, greedy.
         gain_harder: The same on the harder tier.
@@ -61,7 +62,7 @@ class PolicyResult:
     key: str
     greedy: Estimate | None = None
     sampled: Estimate | None = None
-    pass_at: Mapping[int, float] = field(default_factory=dict)
+    pass_at: Mapping[int, Estimate] = field(default_factory=dict)
     harder: Estimate | None = None
     gain: Estimate | None = None
     gain_harder: Estimate | None = None
@@ -108,9 +109,7 @@ def label_of(policy: str, short: bool = False) -> str:
     return LABELS.get(policy, (plain, plain))[short]
 
 
-def results_of(
-    curated: Path, evaluations: Mapping[str, Sequence[Path]], *, pass_at: Sequence[int] = (), seed: int = 0
-) -> Results:
+def results_of(curated: Path, evaluations: Mapping[str, Sequence[Path]], *, pass_at: Sequence[int] = ()) -> Results:
     """Read what the policies of a run reached.
 
     Args:
@@ -118,7 +117,6 @@ def results_of(
         evaluations: Policy key to the folders of its evaluations (held-out and harder tier may share one), each with
             `results.parquet`. In the order of the table's rows.
         pass_at: The k of pass@k.
-        seed: Of the intervals.
 
     Raises:
         DataError: a file is missing, or an evaluation holds a task that was not curated.
@@ -127,19 +125,19 @@ def results_of(
     tables = {DEPLOYED: _deployed(curated, tasks)}
     tables |= {key: _results(folders, tasks) for key, folders in evaluations.items()}
     return Results(
-        [_policy(key, table, tables.get(AFTER), pass_at, seed) for key, table in tables.items()],
+        [_policy(key, table, tables.get(AFTER), pass_at) for key, table in tables.items()],
         _groups(tables),
         int((tasks["split"] == HELD_OUT).sum()),
         int((tasks["split"] == HARDER).sum()),
     )
 
 
-def estimate_of(values: pd.Series, seed: int = 0) -> Estimate | None:
+def estimate_of(values: pd.Series, components: pd.Series | None = None) -> Estimate | None:
     """The mean of the values that are known with its interval; None where none is."""
     scored = values.dropna()
     if scored.empty:
         return None
-    interval = rate_interval(scored.to_numpy(), seed=seed)
+    interval = rate_interval(scored, None if components is None else components[values.notna()])
     return Estimate(float(scored.mean()), *interval, n=len(scored), unscored=len(values) - len(scored))
 
 
@@ -148,7 +146,8 @@ def _tasks(curated: Path) -> pd.DataFrame:
     missing = set(TASK_COLUMNS) - set(table.columns)
     if missing:
         raise DataError(f"{curated / TASKS_FILE}: no column {', '.join(sorted(missing))}")
-    return table[TASK_COLUMNS].rename(columns={"id": "task_id"})
+    own = table[COMPONENT] if COMPONENT in table else table["id"]
+    return table[TASK_COLUMNS].rename(columns={"id": "task_id"}).assign(**{COMPONENT: own})
 
 
 def _deployed(curated: Path, tasks: pd.DataFrame) -> pd.DataFrame:
@@ -175,37 +174,26 @@ def _results(folders: Sequence[Path], tasks: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True).drop_duplicates("task_id").merge(tasks, on="task_id")
 
 
-def _policy(key: str, table: pd.DataFrame, after: pd.DataFrame | None, pass_at: Sequence[int], seed: int) -> PolicyResult:
+def _policy(key: str, table: pd.DataFrame, after: pd.DataFrame | None, pass_at: Sequence[int]) -> PolicyResult:
     held_out, harder = (table[table["split"] == split] for split in (HELD_OUT, HARDER))
-    tried = held_out[held_out["sampled_attempts"] > 0]
+    sampled = held_out["sampled_successes"] / held_out["sampled_attempts"].replace(0, float("nan"))
+    passed = {k: estimate_of(task_pass_at(held_out, k), held_out[COMPONENT]) for k in pass_at}
     return PolicyResult(
         key=key,
-        greedy=estimate_of(held_out["greedy"], seed),
-        sampled=estimate_of(held_out["sampled_successes"] / held_out["sampled_attempts"].replace(0, float("nan")), seed),
-        pass_at={k: rate for k in pass_at if (rate := _mean_pass_at(tried, k)) is not None},
-        harder=estimate_of(harder["greedy"], seed),
-        gain=_gain(after, held_out, HELD_OUT, seed) if key != AFTER else None,
-        gain_harder=_gain(after, harder, HARDER, seed) if key != AFTER else None,
+        greedy=estimate_of(held_out["greedy"], held_out[COMPONENT]),
+        sampled=estimate_of(sampled, held_out[COMPONENT]),
+        pass_at={k: rate for k, rate in passed.items() if rate is not None},
+        harder=estimate_of(harder["greedy"], harder[COMPONENT]),
+        gain=_gain(after, held_out) if key != AFTER else None,
+        gain_harder=_gain(after, harder) if key != AFTER else None,
     )
 
 
-def _mean_pass_at(tried: pd.DataFrame, k: int) -> float | None:
-    enough = tried[tried["sampled_attempts"] >= k]
-    if enough.empty:
-        return None
-    pairs = zip(enough["sampled_attempts"], enough["sampled_successes"], strict=True)
-    return sum(pass_at_k(int(n), int(correct), k) for n, correct in pairs) / len(enough)
-
-
-def _gain(after: pd.DataFrame | None, rows: pd.DataFrame, split: str, seed: int) -> Estimate | None:
+def _gain(after: pd.DataFrame | None, rows: pd.DataFrame) -> Estimate | None:
     if after is None:
         return None
-    both = after.loc[after["split"] == split, ["task_id", "greedy"]].merge(rows[["task_id", "greedy"]], on="task_id")
-    both = both.dropna().sort_values("task_id")
-    if both.empty:
-        return None
-    difference, interval = paired_difference(both["greedy_x"].to_numpy(), both["greedy_y"].to_numpy(), seed=seed)
-    return Estimate(difference, *interval, n=len(both))
+    found, interval = paired_rates(after, rows, "greedy")
+    return Estimate(float(found.mean()), *interval, n=len(found)) if interval else None
 
 
 def _groups(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Group]]:
@@ -224,5 +212,5 @@ def _groups(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Group]]:
 
 
 def _group(name: str, tables: Mapping[str, pd.DataFrame]) -> Group:
-    rates = {key: rate for key, table in tables.items() if (rate := estimate_of(table["greedy"])) is not None}
+    rates = {key: rate for key, table in tables.items() if (rate := estimate_of(table["greedy"], table[COMPONENT])) is not None}
     return Group(name, max(len(table) for table in tables.values()), rates)

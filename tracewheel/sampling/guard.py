@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracewheel.core.files import read_table
-from tracewheel.core.statistics import Shift, stratified_shift
+from tracewheel.core.inference import Shift, stratified_shift
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.flaws import steps_of
 from tracewheel.scoring.rubric import success_of

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """
     from flows.setup import resolve_config
 
-    config = resolve_config(options.config, options.overrides)
+    resolve_config(options.config, options.overrides)  # a wrong profile is an error here too
     from tracewheel.core.files import read_json
     from tracewheel.core.store import produce_whole
     from tracewheel.report.figures import RunFolders, read_gate, write_figures
@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         )
     results = RunFolders(
         gate=read_gate(folder_of(options.gate, "--gate")),
-        seed=config.seed,
         curated=curated,
         evaluations=_evaluations(folder_of(options.evaluations, "--evaluations")),
         updates={int(number): metrics for number, metrics in loop["updates"].items()},

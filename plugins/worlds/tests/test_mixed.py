@@ -16,7 +16,7 @@ WHEEL = Path(__file__).parents[1]
 SHORT = {
     "warm_start.epochs": 1, "training.iterations": 1, "training.tasks_per_iteration": 6, "training.validate_every": 1,
     "rollout.group_size": 2, "curation.train_tasks": 24, "curation.validation_tasks": 8, "curation.held_out_tasks": 24,
-    "curation.harder_tasks": 8, "evaluation.samples": 1, "evaluation.pass_at": [1], "evaluation.bootstrap": 100,
+    "curation.harder_tasks": 8, "evaluation.samples": 1, "evaluation.pass_at": [1],
     "threads": 1, "gate.min_pairs": 2,
 }  # fmt: skip
 

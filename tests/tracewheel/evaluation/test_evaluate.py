@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tracewheel.config import EvaluationConfig, RetrainConfig, RubricConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_records
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import wilson_interval
 from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.evaluation.evaluate import MODES, evaluate, samples_on, summarise, write_evaluation
@@ -40,7 +40,7 @@ def some_tasks(tasks):
 
 @pytest.fixture(scope="module")
 def small(config):
-    evaluation = EvaluationConfig(samples=SAMPLES, pass_at=(1, 2), bootstrap=200)
+    evaluation = EvaluationConfig(samples=SAMPLES, pass_at=(1, 2))
     return config.model_copy(update={"evaluation": evaluation})
 
 
@@ -168,7 +168,7 @@ def test_episodes_that_failed_are_said_and_too_many_are_refused(evaluated, small
 
 
 def test_summary_of_hand_made_results():
-    summary = summarise(EvaluationConfig(samples=2, pass_at=(1, 2), bootstrap=500), RESULTS)
+    summary = summarise(EvaluationConfig(samples=2, pass_at=(1, 2)), RESULTS)
     assert summary["greedy"] == {"rate": 2 / 3, "interval": list(wilson_interval(2, 3)), "n": 3}
     assert summary["sampled"]["rate"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
     assert summary["sampled"]["n"] == 4
@@ -181,7 +181,7 @@ def test_summary_of_hand_made_results():
 
 
 def test_unscored_tasks_have_no_rate():
-    summary = summarise(EvaluationConfig(samples=1, pass_at=(1,), bootstrap=10), RESULTS[4:])
+    summary = summarise(EvaluationConfig(samples=1, pass_at=(1,)), RESULTS[4:])
     assert summary["greedy"]["rate"] is None and summary["greedy"]["n"] == 0
     assert summary["sampled"] == {"rate": None, "interval": [0.0, 1.0], "n": 0}
     assert summary["pass_at"] == {"1": None}

@@ -79,9 +79,12 @@ def test_a_falling_family_is_refused_despite_an_overall_gain():
     old = results([0.2, 0.2, 0.2, 0.2] * 25, families)
     decision = decide(GateConfig(family_margin=0.1), new, old)
     assert decision.verdict == "refused"
-    assert decision.reasons == ["family pattern falls by 0.200, more than 0.10 (25 tasks, mean -0.200)"]
+    assert decision.reasons == ["family pattern falls by 0.200, more than 0.10 (25 tasks, mean -0.200, at worst -0.276)"]
     assert decision.families["pattern"] == pytest.approx(-0.2)
-    assert decide(GateConfig(family_margin=0.2), new, old).promoted, "a fall of just the margin is allowed"
+    unsure = decide(GateConfig(family_margin=0.2), new, old)
+    assert "well below the other families, and a fall by more than 0.20 is not ruled out" in unsure.reasons[0]
+    allowed = decide(GateConfig(family_margin=0.3), new, old)
+    assert allowed.promoted and allowed.reasons[1] == "ruled out for greedy success and each family to fall by 30 points"
 
 
 @pytest.mark.parametrize("families", [5, 20, 40])

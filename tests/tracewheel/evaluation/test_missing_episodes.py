@@ -26,7 +26,7 @@ def played(tasks, skill, folder, missing=()):
 
     scores = {"greedy": [score(t, -1) for t in tasks], "sampled": [score(t, n) for t in tasks for n in range(SAMPLES)]}
     folder.mkdir()
-    summary = write_evaluation(EvaluationConfig(bootstrap=20), RubricConfig(), tasks, scores, folder, {})
+    summary = write_evaluation(EvaluationConfig(), RubricConfig(), tasks, scores, folder, {})
     return summary, pd.read_parquet(folder / "results.parquet")
 
 

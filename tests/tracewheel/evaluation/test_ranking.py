@@ -36,7 +36,7 @@ def evaluation(tmp_path):
         results, folder = pd.DataFrame(rows), tmp_path / name
         folder.mkdir()
         results.to_parquet(folder / RESULTS_FILE)
-        write_json(folder / EVALUATION_FILE, summarise(EvaluationConfig(samples=1, pass_at=(1,), bootstrap=10), results))
+        write_json(folder / EVALUATION_FILE, summarise(EvaluationConfig(samples=1, pass_at=(1,)), results))
         return Evaluation.read(folder)
 
     return write

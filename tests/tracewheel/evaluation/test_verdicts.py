@@ -23,6 +23,8 @@ TEXTS = Path(__file__).parent / "verdicts.json"
 # SmolLM2's: seed, challenger, baseline, the baseline's name, and what else is asked.
 RUNS = {
     "GRPO, seed 0": (0, "rl", "warm_start", VERIFIED, {}),
+    "GRPO, seed 1, against a longer warm start": (1, "rl", "longer", VERIFIED, {}),
+    "DPO, seed 0": (0, "dpo", "warm_start", VERIFIED, {}),
     "GRPO, seed 2": (2, "rl", "warm_start", VERIFIED, {}),
     "GRPO, seed 2, the hundredth gate of a year": (2, "rl", "warm_start", VERIFIED, {"look": Look(100, 0.012)}),
     "GRPO, seed 2, with rejection sampling as champion": (2, "rl", "rejection_sampling", "champion", {}),
@@ -86,7 +88,7 @@ def test_a_night_that_changed_nothing_asks_nothing():
 
 
 def test_the_gain_of_a_promotion_is_the_one_to_expect():
-    promoted, refused = judged("GRPO, seed 2"), judged("DPO, seed 2")
+    promoted, refused = judged("DPO, seed 0"), judged("DPO, seed 2")
     assert promoted["verdict"] == "promoted" and 0 < gain_of(promoted) < promoted["difference"]
     assert promoted["interval"][0] < gain_of(promoted) < promoted["interval"][1]
     assert gain_of(refused) == refused["difference"] and refused["expected_gain"] is None

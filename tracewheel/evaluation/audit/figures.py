@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import rate_interval
 from tracewheel.core.types import Task
 from tracewheel.evaluation.audit.judging import Judged, Repeats
 from tracewheel.evaluation.audit.play import Played
@@ -62,7 +62,7 @@ def figures_of(probes: Sequence[Probe], judged: Sequence[Judged], repeats: Repea
     """
     pairs = list(zip(probes, judged, strict=True))
     rates = [_rate(kind, [pair for pair in pairs if pair[0].kind == kind]) for kind in sorted({one.kind for one in probes})]
-    totals = {wants: _pooled([rate for rate in rates if rate.wants == wants]) for wants in ("refuse", "accept")}
+    totals = {wants: _pooled([pair for pair in pairs if pair[0].wants == wants]) for wants in ("refuse", "accept")}
     fooled = {probe.task.id for probe, said in pairs if _is_wrong(probe, said) and probe.wants == "refuse"}
     tasks = {probe.task.id for probe in probes}
     one_sided = 2 * CONFIDENCE - 1  # of the interval of both sides with the same upper end
@@ -99,10 +99,9 @@ def upper_end(wrong: int, n: int, confidence: float) -> float:
 def _rate(kind: str, pairs: Sequence[tuple[Probe, Judged]]) -> Rate:
     unscored = sum(said.total is None for _, said in pairs)
     doubtful = sum(not probe.sure and said.accepted for probe, said in pairs)
-    counted = len(pairs) - unscored - doubtful
-    wrong = sum(_is_wrong(probe, said) for probe, said in pairs)
-    low, high = wilson_interval(wrong, counted, CONFIDENCE)
-    return Rate(kind, pairs[0][0].wants, counted, wrong, wrong / counted if counted else 0.0, low, high, unscored, doubtful)
+    found = _pooled(pairs)
+    figures = (found["probes"], found["wrong"], found["rate"], found["low"], found["high"])
+    return Rate(kind, pairs[0][0].wants, *figures, unscored, doubtful)
 
 
 def _is_wrong(probe: Probe, said: Judged) -> bool:
@@ -111,11 +110,13 @@ def _is_wrong(probe: Probe, said: Judged) -> bool:
     return not said.accepted if probe.wants == "accept" else said.accepted and probe.sure
 
 
-def _pooled(rates: Sequence[Rate]) -> dict[str, Any]:
-    """All kinds together. The probes of a task hang together, so that this interval is narrower than it should be."""
-    wrong, probes = sum(rate.wrong for rate in rates), sum(rate.probes for rate in rates)
-    low, high = wilson_interval(wrong, probes, CONFIDENCE)
-    return {"wrong": wrong, "probes": probes, "rate": wrong / probes if probes else 0.0, "low": low, "high": high}
+def _pooled(pairs: Sequence[tuple[Probe, Judged]]) -> dict[str, Any]:
+    """How often probes are judged wrongly, with an interval that knows that the probes of a task hang together."""
+    counted = [(probe, said) for probe, said in pairs if said.total is not None and (probe.sure or not said.accepted)]
+    wrong = [float(_is_wrong(probe, said)) for probe, said in counted]
+    low, high = rate_interval(wrong, [probe.task.id for probe, _ in counted], CONFIDENCE) if wrong else (0.0, 1.0)
+    rate = sum(wrong) / len(wrong) if wrong else 0.0
+    return {"wrong": int(sum(wrong)), "probes": len(wrong), "rate": rate, "low": low, "high": high}
 
 
 def _reasons(rates: Sequence[Rate], repeats: Repeats) -> list[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from tracewheel.core.inference import wilson_interval
 from tracewheel.core.kind_table import give_changed
 from tracewheel.core.kinds import kind_text, parse_kind
-from tracewheel.core.statistics import wilson_interval
 from tracewheel.core.types import Task
 from tracewheel.evaluation.audit.attempts import Attempts, at_length, in_other_words, injected
 from tracewheel.evaluation.audit.figures import CONFIDENCE, EXAMPLES, MAX_FALSE_ACCEPT, MAX_FLIPS, example_of

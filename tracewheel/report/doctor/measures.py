@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracewheel.config import Limits
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import wilson_interval
 from tracewheel.report.doctor.finding import Severity
 
 if TYPE_CHECKING:

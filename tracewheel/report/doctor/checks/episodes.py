@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tracewheel.config import Limits
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import wilson_interval
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.report.doctor.finding import Finding, Severity, advice, not_checked, worst
 from tracewheel.report.doctor.measures import WINDOW, by_iteration, rates, severity_above, severity_below

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.inference import rate_interval
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers.base import EpisodeVerifier
 from tracewheel.scoring.verifiers.episode import Episode, episode_from
@@ -90,7 +90,7 @@ def judge_labelled(verifier: EpisodeVerifier, cases: Sequence[Labelled], pass_ma
 
 
 def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The figures of a judge. Rates have Wilson's 95% intervals, kappa one by a bootstrap over tasks.
+    """The figures of a judge. Rates have 95% intervals that know episodes of one task, kappa one by a bootstrap over tasks.
 
     `false_accept`: the judge passes what people fail, among what they fail; `false_reject` the other way round. `length_bias`
     is Spearman's correlation of (judge minus label) with the length of what the agent wrote: above 0 it is milder with long
@@ -102,10 +102,10 @@ def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
         "labelled": len(judged),
         "without_verdict": len(judged) - len(told),
         "flagged": sum(item.flagged for item in told),
-        "agreement": _rate(sum(item.said == item.passes for item in told), len(told)),
+        "agreement": _rate(told, lambda item: item.said == item.passes),
         "kappa": {"value": kappa(told), "interval": _by_task(told, kappa)},
-        "false_accept": _rate(sum(bool(item.said) for item in failed), len(failed)),
-        "false_reject": _rate(sum(not item.said for item in passed), len(passed)),
+        "false_accept": _rate(failed, lambda item: bool(item.said)),
+        "false_reject": _rate(passed, lambda item: not item.said),
         "length_bias": length_bias(told),
         "self_consistency": 1.0 - sum(item.disagreement for item in told) / len(told) if told else None,
     }
@@ -134,8 +134,12 @@ def length_bias(told: Sequence[Judged]) -> dict[str, float] | None:
     return {"correlation": float(found.statistic), "p_value": float(found.pvalue)}
 
 
-def _rate(count: int, n: int) -> dict[str, Any]:
-    return {"rate": count / n if n else None, "interval": list(wilson_interval(count, n)), "n": n}
+def _rate(told: Sequence[Judged], holds: Callable[[Judged], bool]) -> dict[str, Any]:
+    values = [float(holds(item)) for item in told]
+    if not values:
+        return {"rate": None, "interval": [0.0, 1.0], "n": 0}
+    interval = rate_interval(values, [item.task for item in told])
+    return {"rate": sum(values) / len(values), "interval": list(interval), "n": len(values)}
 
 
 def _by_task(told: Sequence[Judged], figure: Callable[[Sequence[Judged]], float | None]) -> list[float] | None:
