@@ -324,7 +324,7 @@ def _falls(
     for family, estimate in estimates.items():
         if estimate.is_harmed(config.family_margin):
             more = f"more than {config.family_margin:.2f}"
-            if estimate.judged >= -config.family_margin:
+            if estimate.judged >= -config.family_margin - ROUNDING:
                 more = f"well below the other families, and a fall by {more} is not ruled out"
             reasons[f"family {family}"] = (
                 f"family {family} falls by {-min(estimate.judged, estimate.mean):.3f}, {more} "
