@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.engine.run import Policy, Run
-from tasks.engine.stage import Context, stage_task
 from tasks.records.gate_ledger import CANDIDATE, Gate, change, read_ledger, wait
 from tasks.stages.evaluate import evaluate_policy
-from tracewheel.config import GateSections
 from tracewheel.core import clock
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.core.files import read_table
@@ -40,32 +38,6 @@ class Confirmed:
     @property
     def promoted(self) -> bool:
         return bool(self.line["verdict"] == PROMOTED)
-
-
-@stage_task("confirm", code="tracewheel.evaluation.candidate", sections=GateSections)
-def confirm_stage(
-    context: Context[GateSections],
-    *,
-    candidates: list[Entry],
-    champions: list[Entry],
-    level: float,
-    before: float,
-    planned: int,
-    baseline_name: str,
-    false_accepts: float | None = None,
-) -> dict[str, Any]:
-    """Look at a candidate's evidence (`candidate.confirm`): its evaluations and the champion's, a pair a night."""
-    nights = [(ours.path, theirs.path) for ours, theirs in zip(candidates, champions, strict=True)]
-    return candidate.confirm(
-        context.config.gate,
-        nights,
-        context.out,
-        level=level,
-        before=before,
-        planned=planned,
-        baseline_name=baseline_name,
-        false_accepts=false_accepts,
-    )
 
 
 def first_look(run: Run, curated: Entry | None) -> Look:
@@ -117,16 +89,15 @@ def confirm(
         return None
     batch = fresh[: run.config.curation.held_out_tasks]
     tonight = [evaluate_policy(run, policy=one, curated=curated, split=RESERVE, tasks=batch) for one in (policy, against)]
-    found = confirm_stage(
-        run,
-        candidates=[*ours, tonight[0]],
-        champions=[*theirs, tonight[1]],
+    found = candidate.confirm(
+        run.config.gate,
+        [(one.path, other.path) for one, other in zip([*ours, tonight[0]], [*theirs, tonight[1]], strict=True)],
         level=line["level"],
         before=nights[-1]["spent"] if nights else 0.0,
         planned=own["planned"],
         baseline_name=line["baseline"],
-        **({} if false_accepts is None else {"false_accepts": false_accepts}),
-    ).result
+        false_accepts=false_accepts,
+    )
     night = {
         "run": run_id,
         "at": clock.now().isoformat(timespec="seconds"),
@@ -191,6 +162,7 @@ def _policy(run: Run, name: str, entry_name: str) -> Policy | None:
     """A policy by the name of its entry, "" for the base; None where the store has lost it, or it is of another base."""
     if not entry_name:
         return run.base()
+    run.record.need(entry_name)
     entry = _entry(run, entry_name)
     if entry is None:
         return None

@@ -1,6 +1,8 @@
 """A candidate over nights of the whole loop: real stages, with evaluations that say how good each policy is."""
 
 import json
+import shutil
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,11 @@ class Nights:
         self.profile, self.work, self.good, self.known = folder / "nights.yaml", folder / "run", good, {}
         self.profile.write_text(yaml.safe_dump(values))
         self.log = folder / "logged" / "log.jsonl"
-        self.played = []
+        self.played, self.on_reserve = [], 1.0
+
+    def patch(self, monkeypatch):
+        monkeypatch.setattr(evaluate, "evaluate_split", self.evaluate)
+        monkeypatch.setattr(module, "_scored", self.scored)
 
     def run(self, night, *overrides):
         self.log.write_bytes(b"".join(self.logs[: NIGHTS[night]]))
@@ -43,6 +49,7 @@ class Nights:
         """An evaluation with the scores of `scored`."""
         name = digest_of(Path(policy.adapter)) if policy.adapter else "base"
         self.share = 0.0 if name == "base" else self.good[self.known.setdefault(name, len(self.known))]
+        self.share = min(self.share, self.on_reserve) if split == "reserve" else self.share
         self.played.append(split)
         return module.evaluate_split(config, policy, curated, split, out, **more)
 
@@ -66,30 +73,91 @@ class Nights:
         return [line for line in self.ledger if "candidate" in line]
 
 
+@pytest.fixture(scope="module")
+def first_night(profile, tmp_path_factory):
+    """The warm start solves 40% of the tasks, the challenger of the first night 65%."""
+    folder = tmp_path_factory.mktemp("nights")
+    found = Nights(profile, folder, (0.4, 0.65))
+    with pytest.MonkeyPatch.context() as patch:
+        found.patch(patch)
+        return found, found.run(0)
+
+
 @pytest.fixture
-def nights(profile, tmp_path, monkeypatch):
+def second(first_night, tmp_path, monkeypatch):
+    """The work folder after the first night, moved, with the success of the policies of the nights to come."""
+
     def make(*good):
-        found = Nights(profile, tmp_path, good)
-        monkeypatch.setattr(evaluate, "evaluate_split", found.evaluate)
-        monkeypatch.setattr(module, "_scored", found.scored)
+        found = copy(first_night[0])
+        found.work, found.known, found.played = tmp_path / "moved", dict(found.known), []
+        found.good = (*found.good, *good)
+        shutil.copytree(first_night[0].work, found.work)
+        found.patch(monkeypatch)
         return found
 
     return make
 
 
-def test_a_promising_challenger_waits_and_is_promoted_on_fresh_tasks(nights, capsys):
-    """The warm start solves 40%, the first challenger 65%; the second, trained from it, is worse; then the first is proven."""
-    found = nights(0.4, 0.65, 0.6, 0.0)
-    first = found.run(0)
-    assert first["gate"]["verdict"] == "refused" and first["gate"]["cause"] == "waits"
+def test_a_challenger_that_is_not_proven_waits(first_night):
+    found, summary = first_night
+    gate, (line,) = summary["gate"], found.candidates
+    assert (gate["verdict"], gate["cause"], gate["look"]) == ("refused", "waits", 1)
+    assert line["run"] == summary["run_id"] and line["candidate"]["digest"] == digest_of(Path(summary["adapter"]))
+    assert 0.0 < line["level"] < 0.1 and line["candidate"]["nights"] == []
+    assert {Path(name).name for name in line["candidate"]["screens"]} <= {
+        path.name for path in (found.work / "store").iterdir()
+    }
+
+
+def test_it_keeps_its_evidence_through_a_kill_and_is_promoted_when_it_is_proven(second, run, monkeypatch):
+    """The second night's challenger, trained from it, is worse; the run is killed after the look, and resumed."""
+    found = second(0.6)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("flows.retrain.improve", killed)
+        found.run(1)
+    noted = found.ledger
+    assert found.played.count("reserve") == 2 and noted[-1]["verdict"] == "waiting"
+    summary = found.run(1)
+    assert found.ledger == noted, "a run that is resumed spends nothing twice, and a screen is no look"
+    assert found.played.count("reserve") == 2
+    assert summary["gate"]["baseline"] == "candidate" and summary["gate"]["verdict"] == "refused"
+    assert summary["candidate"]["candidate"]["nights"][0]["tasks"] == 24
+    _, out, _ = run("runs", "status", found.profile, "--run-dir", found.work)
+    assert f"of run {noted[-1]['run']}, not proven yet: +25.0 points" in " ".join(out.split())
+
+    summary = found.run(2)
+    assert summary["gate"]["verdict"] == "promoted" and summary["gate"]["pairs"] == 48
     (line,) = found.candidates
-    assert line["run"] == first["run_id"] and line["verdict"] == "waiting" if "verdict" in line else True
-    second = found.run(1)
-    assert second["gate"]["baseline"] == "candidate" and second["candidate"]["verdict"] == "waiting"
-    assert second["candidate"]["candidate"]["nights"][0]["tasks"] == 24
-    assert len([line for line in found.ledger if "candidate" not in line]) == 1, "a screen is no look"
-    third = found.run(2)
-    assert third["gate"]["verdict"] == "promoted" and third["gate"]["pairs"] == 48
-    assert [night["tasks"] for night in third["candidate"]["candidate"]["nights"]] == [24, 48]
-    assert digest_of(Path(third["adapter"])) == line["candidate"]["digest"]
+    assert line["verdict"] == "promoted" and [night["tasks"] for night in line["candidate"]["nights"]] == [24, 48]
+    assert sum(night["level"] for night in line["candidate"]["nights"]) <= line["level"]
+    assert digest_of(Path(summary["adapter"])) == line["candidate"]["digest"]
     assert json.loads((found.work / "champion.json").read_text())["digest"] == line["candidate"]["digest"]
+    plan = json.loads(run("retrain", found.profile, "--run-dir", found.work, "--dry-run", "--json", *sets())[1])
+    assert plan["complete"], plan["made"]
+
+
+def test_it_is_dropped_where_fresh_tasks_do_not_show_it(second):
+    """On the reserve it is no better than the warm start; the night then starts without it, and its own challenger waits."""
+    found = second(0.65)
+    found.on_reserve = 0.4
+    summary = found.run(1)
+    dropped, waiting = found.candidates
+    assert dropped["verdict"] == "dropped" and "not better: +0.0 points" in dropped["why"]
+    assert waiting["run"] == summary["run_id"] and "candidate" not in summary
+    assert summary["gate"]["baseline"] != "candidate"
+
+
+def test_a_better_challenger_that_was_trained_from_it_takes_its_place(second):
+    found = second(0.95)
+    found.run(1)
+    old, new = found.candidates
+    assert old["verdict"] == "replaced" and new["candidate"]["nights"] == []
+    assert new["candidate"]["screens"][0] == old["candidate"]["screens"][0] and new["baseline"] == old["baseline"]
+
+
+def killed(*_arguments):
+    raise KeyboardInterrupt
+
+
+def sets():
+    return [word for setting in PLAN for word in ("--set", setting)]

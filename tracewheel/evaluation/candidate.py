@@ -15,10 +15,10 @@ from statistics import NormalDist
 from typing import Any
 
 from tracewheel.config import GateConfig
-from tracewheel.core.files import read_table, write_json
+from tracewheel.core.files import read_table
 from tracewheel.curation.curated_folder import RESERVED_NIGHTS
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN
-from tracewheel.evaluation.gate import GATE_FILE, Verdict, decide
+from tracewheel.evaluation.gate import Verdict, decide
 from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
 
 SCREEN = 0.05  # the level of the screen, which decides only what is played further
@@ -46,7 +46,6 @@ def spent(level: float, share: float) -> float:
 def confirm(
     config: GateConfig,
     nights: Nights,
-    out: Path | None,
     *,
     level: float,
     before: float,
@@ -54,12 +53,11 @@ def confirm(
     baseline_name: str,
     false_accepts: float | None = None,
 ) -> dict[str, Any]:
-    """Look at a candidate's evidence; writes the verdict to `gate.json`.
+    """Look at a candidate's evidence.
 
     Args:
         config: The section `gate`.
         nights: Evaluations of the candidate and of the policy to beat, on each night's tasks, which are disjoint.
-        out: The folder to write to; None to write nothing.
         level: Of the whole confirmation.
         before: What earlier looks have spent of it.
         planned: Tasks at which it is wholly spent.
@@ -80,8 +78,6 @@ def confirm(
     at = max(0.0, now - before)
     verdict = decide(config, challenger, champion, baseline=baseline_name, level=at, false_accepts=false_accepts)
     state, why = _state(verdict, last=last)
-    if out:
-        write_json(out / GATE_FILE, verdict.to_record())
     z = -NormalDist().inv_cdf(at) if at > 0.0 else math.inf
     boundary = z * verdict.spread / math.sqrt(verdict.pairs) if verdict.spread and at > 0.0 else None
     return {
