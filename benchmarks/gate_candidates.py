@@ -5,9 +5,9 @@ Levels, screen, spending and number of nights are those of `tracewheel.evaluatio
     PYTHONPATH=. python benchmarks/gate_candidates.py --out benchmarks/results/gate_candidates.json
 
 A policy has a true success, an effect of its own on the held-out tasks at hand, and one on each of the five parts of the
-reserve: these walk on with each night's training, as luck of the tasks does. An evaluation adds its episodes' noise, which stays
-where episodes are stored. The difference of two evaluations on 200 tasks has the standard error SPREAD / sqrt(200); BETWEEN is
-the share of its variance that lies between tasks.
+reserve: these walk on with each night's training, as luck of the tasks does. An evaluation adds its episodes' noise, which
+stays where episodes are stored. The difference of two evaluations on 200 tasks has the standard error SPREAD / sqrt(200);
+BETWEEN is the share of its variance that lies between tasks.
 
 Two worlds. A: a night moves the policy by SKILL plus 4 points of luck, times what is left of the odds, p (1 - p) over that of
 the start, which succeeds in half of the tasks. B: by 2 points of luck, mean zero. SPREAD and SKILL are fitted: so the gate
@@ -185,7 +185,7 @@ def with_candidates(gain: Gain, years: int, fresh: bool = True) -> dict[str, flo
 
 
 def one_confirmation(gain: float, level: float, trials: int) -> dict[str, Any]:
-    """Task by task, by the gate's own tests: 200 new tasks a night for five nights, the world "hard and easy" of `gate_year`."""
+    """Task by task, by the gate's own tests: 200 new tasks a night for five nights, "hard and easy" as in `gate_year`."""
     stream, world = np.random.default_rng(SEED), World(SPREADS[USUAL])
     shift, ends = world.shift_for(gain), np.zeros(NIGHTS + 1)
     for _ in range(trials):

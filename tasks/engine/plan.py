@@ -10,7 +10,7 @@ from typing import Any
 from tasks.engine.differences import differences
 from tasks.engine.run import Run
 from tasks.engine.stage_code import TASKS
-from tasks.records.gate_ledger import read_ledger
+from tasks.records.gate_ledger import CANDIDATE, began_with
 from tasks.stages.warm_start import WARM_STARTS
 from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
@@ -203,7 +203,8 @@ class Lookup:
     def __init__(self, run: Run, start: Mapping[str, Any]) -> None:
         self._run, self._start = run, start
         self._made = run.store.made()
-        self._why: dict[str, str] = {}
+        own = (began_with(run, start) or {}).get(CANDIDATE, {})
+        self._why = {own[name]: "" for name in ("weights", "against") if own.get(name)}  # made by earlier runs, as they are
         self._curated: Entry | None = None
         self._found: dict[str, Entry] = {}
         self._updates_with: list[tuple[int, float]] = []  # (iterations after this one, learning rate)
@@ -358,8 +359,7 @@ def known_of(run: Run, start: Mapping[str, Any], curated: Entry | None) -> Known
     loop = run.record.path / LOOP_FILE
     complete = run.record.summary is not None and loop.is_file()
     run_began_with = (run.record.summary or {}).get("candidate") or {}
-    line = next((gate for gate in read_ledger(run.config.work_dir) if gate["evidence"] == start.get("candidate")), None)
-    against = (run_began_with if run.record.summary else line or {}).get("baseline", "")
+    against = (run_began_with if run.record.summary else began_with(run, start) or {}).get("baseline", "")
     events = read_guard(run.record.path) or []
     return Known(
         champion=bool(start.get("champion")),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.engine.run import Policy, Run
-from tasks.records.gate_ledger import CANDIDATE, Gate, change, read_ledger, wait
+from tasks.records.gate_ledger import CANDIDATE, Gate, began_with, change, wait
 from tasks.stages.evaluate import evaluate_policy
 from tracewheel.core import clock
 from tracewheel.core.errors import AdapterMismatchError
@@ -40,6 +41,11 @@ class Confirmed:
         return bool(self.line["verdict"] == PROMOTED)
 
 
+def champion_of(start: Mapping[str, Any]) -> str:
+    """The digest of the champion that a run began with; "" for none."""
+    return str((start["champion"] or {}).get("digest", ""))
+
+
 def first_look(run: Run, curated: Entry | None) -> Look:
     """The kind of look that a run's gate has: one of a night that may name a candidate, or the only one."""
     enough = curated is not None and len(load_tasks(curated.path, RESERVE)) >= run.config.gate.min_pairs
@@ -47,7 +53,7 @@ def first_look(run: Run, curated: Entry | None) -> Look:
 
 
 def confirm(
-    run: Run, evidence: str | None, champion: str, curated: Entry, *, beat: Policy | None, false_accepts: float | None
+    run: Run, start: Mapping[str, Any], curated: Entry, *, beat: Policy | None, false_accepts: float | None
 ) -> Confirmed | None:
     """Let the candidate's evidence grow by a night, and note what comes of it.
 
@@ -55,8 +61,7 @@ def confirm(
 
     Args:
         run: The run.
-        evidence: Names the candidate's line of the ledger, as it was when the run began; None where none waited.
-        champion: The digest of the champion that the run began with; "" for none.
+        start: What the run began with (`start.json`).
         curated: The tasks.
         beat: The champion; None where there is none, and the candidate is compared with what it was compared with before.
         false_accepts: As in `gate.decide`.
@@ -64,7 +69,7 @@ def confirm(
     Returns:
         None where no candidate waits any more, unless this run proved it.
     """
-    line = next((gate for gate in read_ledger(run.config.work_dir) if gate["evidence"] == evidence), None)
+    line, champion = began_with(run, start), champion_of(start)
     if line is None:
         return None
     own, run_id = line[CANDIDATE], run.record.run_id

@@ -18,7 +18,7 @@ from tracewheel.evaluation import evaluate as module
 from tracewheel.scoring.score import write_scores
 
 NIGHTS = (400, 500, 600, 700)
-PLAN = ["gate.confidence=0.8", "gate.gates_per_year=2", "training.iterations=1"]
+PLAN = ["gate.confidence=0.8", "gate.gates_per_year=2", "training.iterations=1", "training.tasks_per_iteration=16"]
 
 
 class Nights:
@@ -28,7 +28,7 @@ class Nights:
         values = yaml.safe_load(profile.read_text())
         self.logs = Path(values["ingest"]["paths"][0]).read_bytes().splitlines(keepends=True)
         values |= {"ingest": {"paths": [str(folder / "logged")]}, "name": "nights"}
-        values["curation"] = {"train_tasks": 8, "validation_tasks": 8, "held_out_tasks": 24, "harder_tasks": 0}
+        values["curation"] = {"train_tasks": 24, "validation_tasks": 4, "held_out_tasks": 24, "harder_tasks": 0}
         values["evaluation"] = {"samples": 1, "pass_at": [1]}
         values["comparison"] = {"warm_starts": "one", "policies": "gate", "aa": False}
         (folder / "logged").mkdir()

@@ -123,10 +123,10 @@ def _state(verdict: Verdict, *, last: bool) -> tuple[str, str]:
     found = f"{points:+.1f} points against {verdict.baseline} on {tasks} fresh tasks"
     if verdict.promoted:
         return PROMOTED, f"proven: {found}"
-    if verdict.cause not in ("too_few_tasks", "no_budget", "unscored"):
-        return DROPPED, f"{found}: {verdict.says}"
     if points <= 0.0:
         return DROPPED, f"not better: {found}"
+    if verdict.cause not in ("too_few_tasks", "no_budget", "unscored"):
+        return DROPPED, f"{found}: {verdict.says}"
     if last:
         return DROPPED, f"not proven in {NIGHTS} nights: {found}"
     return WAITING, f"not proven yet: {found}"
