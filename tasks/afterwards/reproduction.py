@@ -128,11 +128,13 @@ def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
 def gates_before(run: FinishedRun, now: datetime) -> list[dict[str, Any]]:
     """The gates before the run's own, moved in time as the run is: so its gate has, now, the place and the level it had."""
     gates = read_ledger(str(run.work_dir))
-    looks = [place for place, gate in enumerate(gates) if CANDIDATE not in gate][(run.gate.get("look") or 1) - 1 :]
-    told = looks[:1] if run.gate.get("look") else []
-    own = next((place for place, gate in enumerate(gates) if gate["run"] == run.run_id), *told or [None])
-    if own is None:
+    looks = [place for place, gate in enumerate(gates) if CANDIDATE not in gate]
+    ours = [place for place in looks if gates[place]["run"] == run.run_id] or looks[
+        (run.gate.get("look") or len(gates) + 1) - 1 :
+    ]
+    if not ours:
         return []
+    own = ours[0]
     later = now - datetime.fromisoformat(gates[own]["began"])
     moved = [datetime.fromisoformat(gate["began"]) + later for gate in gates[:own]]
     kept = [{**gate, "began": began.isoformat(timespec="seconds")} for gate, began in zip(gates, moved, strict=False)]

@@ -87,7 +87,7 @@ def confirm(
         why = why or "evaluations that it was confirmed by are gone from the store"
     fresh = _fresh(curated, [*screens, *ours])
     if not fresh:
-        why = why or "no fresh tasks are left to confirm it on: bring more logs"
+        why = why or "no fresh tasks are left to confirm it on: bring more logs (docs/gate.md)"
     if why or policy is None or against is None:
         change(run.config.work_dir, line["evidence"], lambda gate: gate | {"verdict": ENDED, "why": why})
         run.reporter.say(f"candidate of run {line['run']}: {why}")
