@@ -110,11 +110,13 @@ def confirm(
         "spent": found["spent"],
         **{name: found[name] for name in OF_A_NIGHT},
     }
+    if run_id in known:
+        night = own["nights"][len(nights)]
+    after = {**line, "verdict": found["state"], "why": found["why"], CANDIDATE: {**own, "nights": [*nights, night]}}
     if run_id not in known:
-        line = {**line, "verdict": found["state"], "why": found["why"], CANDIDATE: {**own, "nights": [*nights, night]}}
-        change(run.config.work_dir, line["evidence"], lambda _: line)
+        change(run.config.work_dir, line["evidence"], lambda _: after)
     run.reporter.say(f"candidate of run {line['run']}, night {len(ours) + 1} of {NIGHTS}: {found['why']}")
-    return None if found["state"] == DROPPED else Confirmed(policy, against, {**line, "verdict": found["state"]}, found["gate"])
+    return None if found["state"] == DROPPED else Confirmed(policy, against, after, found["gate"])
 
 
 def name_candidate(

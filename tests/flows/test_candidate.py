@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from flows.retrain import run_alone
+from flows.setup import resolve_config
 from tasks.engine.drivers import DirectDriver
+from tasks.records.housekeeping import needed
 from tasks.stages import evaluate
 from tracewheel.core.files import read_records
 from tracewheel.core.fingerprint import digest_of
@@ -104,9 +106,8 @@ def test_a_challenger_that_is_not_proven_waits(first_night):
     assert (gate["verdict"], gate["cause"], gate["look"]) == ("refused", "waits", 1)
     assert line["run"] == summary["run_id"] and line["candidate"]["digest"] == digest_of(Path(summary["adapter"]))
     assert 0.0 < line["level"] < 0.1 and line["candidate"]["nights"] == []
-    assert {Path(name).name for name in line["candidate"]["screens"]} <= {
-        path.name for path in (found.work / "store").iterdir()
-    }
+    kept = needed(resolve_config(str(found.profile), PLAN, str(found.work)), keep=0).entries
+    assert {line["candidate"]["weights"], *line["candidate"]["screens"]} <= kept, "gc keeps what the next night needs"
 
 
 def test_it_keeps_its_evidence_through_a_kill_and_is_promoted_when_it_is_proven(second, run, monkeypatch):
@@ -143,7 +144,7 @@ def test_it_is_dropped_where_fresh_tasks_do_not_show_it(second):
     summary = found.run(1)
     dropped, waiting = found.candidates
     assert dropped["verdict"] == "dropped" and "not better: +0.0 points" in dropped["why"]
-    assert waiting["run"] == summary["run_id"] and "candidate" not in summary
+    assert waiting["run"] == summary["run_id"] and summary["candidate"] == dropped
     assert summary["gate"]["baseline"] != "candidate"
 
 
