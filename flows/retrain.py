@@ -30,7 +30,7 @@ from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import Improvement, candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
-from tasks.stages.candidate import confirm, first_look, name_candidate
+from tasks.stages.candidate import champion_of, confirm, first_look, name_candidate
 from tasks.stages.champion import promote_policy
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
@@ -194,8 +194,8 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     look_at_reward(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
-    crowned, accepts = (start["champion"] or {}).get("digest", ""), audited(run, curated)
-    waiting = confirm(run, start.get("candidate"), crowned, curated, beat=champion, false_accepts=accepts)
+    accepts = audited(run, curated)
+    waiting = confirm(run, start, curated, beat=champion, false_accepts=accepts)
     proven = waiting is not None and waiting.promoted
     policies, chosen = without_rl(run, curated, waiting.policy if waiting else champion)
     if waiting and proven:  # the night's work is done: what it trained would have to wait for the next gate
@@ -229,7 +229,9 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
             trained=changed,
         )
         after = waiting or policies[baseline]
-        gate = name_candidate(run, gate, curated, policy=policies["rl"], screen=screen, champion=crowned, after=after)
+        gate = name_candidate(
+            run, gate, curated, policy=policies["rl"], screen=screen, champion=champion_of(start), after=after
+        )
     repeated, validation = None, learned.validation
     if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
         repeated = evaluate_policy(run, policy=policies[baseline], curated=curated, split=HELD_OUT, repeat=1)

@@ -18,6 +18,7 @@ from tasks.engine.artifacts import publish_summary
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
+from tasks.records.gate_ledger import began_with
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tasks.records.worth import worth_afterwards
 from tracewheel.core import stopping
@@ -102,8 +103,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["worth"] = worth_afterwards(run, outcome.gate, summary)
     if approval := approval_of(run.record.path):
         summary["approval"] = approval.to_record()
-    if outcome.candidate:
-        summary["candidate"] = outcome.candidate
+    if line := outcome.candidate or began_with(run, run.record.started() or {}):
+        summary["candidate"] = line
     summary["splits"] = outcome.curated.result.get("split_ledger")
     if versions := outcome.curated.result.get("versions"):
         summary["versions"] = versions["says"]

@@ -6,7 +6,6 @@ from typing import Any
 
 from tasks.engine.stage import StageTask
 from tasks.records.audit import audit_graders
-from tasks.stages.candidate import confirm_stage
 from tasks.stages.champion import load_champion
 from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
@@ -36,6 +35,5 @@ TASKS: dict[str, StageTask[Any]] = {
         evaluate_policy,
         audit_graders,
         decide_gate,
-        confirm_stage,
     )
 }

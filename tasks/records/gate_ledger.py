@@ -14,7 +14,7 @@ and the figures of `candidate.confirm` on all fresh tasks so far.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -162,6 +162,12 @@ def waiting_candidate(work_dir: str) -> Gate | None:
         DataError: the ledger is not what a run wrote.
     """
     return next((gate for gate in reversed(read_ledger(work_dir)) if is_waiting(gate)), None)
+
+
+def began_with(run: Run, start: Mapping[str, Any]) -> Gate | None:
+    """The line of the candidate that waited when a run began (`start.json`); None where none did."""
+    name = start.get("candidate")  # runs of earlier versions have none
+    return next((gate for gate in read_ledger(run.config.work_dir) if name and gate["evidence"] == name), None)
 
 
 def read_ledger(work_dir: str) -> list[Gate]:

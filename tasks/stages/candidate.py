@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.engine.run import Policy, Run
-from tasks.engine.stage import Context, stage_task
-from tasks.records.gate_ledger import CANDIDATE, Gate, change, read_ledger, wait
+from tasks.records.gate_ledger import CANDIDATE, Gate, began_with, change, wait
 from tasks.stages.evaluate import evaluate_policy
-from tracewheel.config import GateSections
 from tracewheel.core import clock
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.core.files import read_table
@@ -42,30 +41,9 @@ class Confirmed:
         return bool(self.line["verdict"] == PROMOTED)
 
 
-@stage_task("confirm", code="tracewheel.evaluation.candidate", sections=GateSections)
-def confirm_stage(
-    context: Context[GateSections],
-    *,
-    candidates: list[Entry],
-    champions: list[Entry],
-    level: float,
-    before: float,
-    planned: int,
-    baseline_name: str,
-    false_accepts: float | None = None,
-) -> dict[str, Any]:
-    """Look at a candidate's evidence (`candidate.confirm`): its evaluations and the champion's, a pair a night."""
-    nights = [(ours.path, theirs.path) for ours, theirs in zip(candidates, champions, strict=True)]
-    return candidate.confirm(
-        context.config.gate,
-        nights,
-        context.out,
-        level=level,
-        before=before,
-        planned=planned,
-        baseline_name=baseline_name,
-        false_accepts=false_accepts,
-    )
+def champion_of(start: Mapping[str, Any]) -> str:
+    """The digest of the champion that a run began with; "" for none."""
+    return str((start["champion"] or {}).get("digest", ""))
 
 
 def first_look(run: Run, curated: Entry | None) -> Look:
@@ -75,7 +53,7 @@ def first_look(run: Run, curated: Entry | None) -> Look:
 
 
 def confirm(
-    run: Run, evidence: str | None, champion: str, curated: Entry, *, beat: Policy | None, false_accepts: float | None
+    run: Run, start: Mapping[str, Any], curated: Entry, *, beat: Policy | None, false_accepts: float | None
 ) -> Confirmed | None:
     """Let the candidate's evidence grow by a night, and note what comes of it.
 
@@ -83,8 +61,7 @@ def confirm(
 
     Args:
         run: The run.
-        evidence: Names the candidate's line of the ledger, as it was when the run began; None where none waited.
-        champion: The digest of the champion that the run began with; "" for none.
+        start: What the run began with (`start.json`).
         curated: The tasks.
         beat: The champion; None where there is none, and the candidate is compared with what it was compared with before.
         false_accepts: As in `gate.decide`.
@@ -92,7 +69,7 @@ def confirm(
     Returns:
         None where no candidate waits any more, unless this run proved it.
     """
-    line = next((gate for gate in read_ledger(run.config.work_dir) if gate["evidence"] == evidence), None)
+    line, champion = began_with(run, start), champion_of(start)
     if line is None:
         return None
     own, run_id = line[CANDIDATE], run.record.run_id
@@ -110,23 +87,22 @@ def confirm(
         why = why or "evaluations that it was confirmed by are gone from the store"
     fresh = _fresh(curated, [*screens, *ours])
     if not fresh:
-        why = why or "no fresh tasks are left to confirm it on: bring more logs"
+        why = why or "no fresh tasks are left to confirm it on: bring more logs (docs/gate.md)"
     if why or policy is None or against is None:
         change(run.config.work_dir, line["evidence"], lambda gate: gate | {"verdict": ENDED, "why": why})
         run.reporter.say(f"candidate of run {line['run']}: {why}")
         return None
     batch = fresh[: run.config.curation.held_out_tasks]
     tonight = [evaluate_policy(run, policy=one, curated=curated, split=RESERVE, tasks=batch) for one in (policy, against)]
-    found = confirm_stage(
-        run,
-        candidates=[*ours, tonight[0]],
-        champions=[*theirs, tonight[1]],
+    found = candidate.confirm(
+        run.config.gate,
+        [(one.path, other.path) for one, other in zip([*ours, tonight[0]], [*theirs, tonight[1]], strict=True)],
         level=line["level"],
         before=nights[-1]["spent"] if nights else 0.0,
         planned=own["planned"],
         baseline_name=line["baseline"],
-        **({} if false_accepts is None else {"false_accepts": false_accepts}),
-    ).result
+        false_accepts=false_accepts,
+    )
     night = {
         "run": run_id,
         "at": clock.now().isoformat(timespec="seconds"),
@@ -134,11 +110,13 @@ def confirm(
         "spent": found["spent"],
         **{name: found[name] for name in OF_A_NIGHT},
     }
+    if run_id in known:
+        night = own["nights"][len(nights)]
+    after = {**line, "verdict": found["state"], "why": found["why"], CANDIDATE: {**own, "nights": [*nights, night]}}
     if run_id not in known:
-        line = {**line, "verdict": found["state"], "why": found["why"], CANDIDATE: {**own, "nights": [*nights, night]}}
-        change(run.config.work_dir, line["evidence"], lambda _: line)
+        change(run.config.work_dir, line["evidence"], lambda _: after)
     run.reporter.say(f"candidate of run {line['run']}, night {len(ours) + 1} of {NIGHTS}: {found['why']}")
-    return None if found["state"] == DROPPED else Confirmed(policy, against, {**line, "verdict": found["state"]}, found["gate"])
+    return None if found["state"] == DROPPED else Confirmed(policy, against, after, found["gate"])
 
 
 def name_candidate(
@@ -191,6 +169,7 @@ def _policy(run: Run, name: str, entry_name: str) -> Policy | None:
     """A policy by the name of its entry, "" for the base; None where the store has lost it, or it is of another base."""
     if not entry_name:
         return run.base()
+    run.record.need(entry_name)
     entry = _entry(run, entry_name)
     if entry is None:
         return None

@@ -17,10 +17,10 @@ from statistics import NormalDist
 from typing import Any
 
 from tracewheel.config import GateConfig
-from tracewheel.core.files import read_table, write_json
+from tracewheel.core.files import read_table
 from tracewheel.curation.curated_folder import RESERVED_NIGHTS
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN
-from tracewheel.evaluation.gate import GATE_FILE, Verdict, decide
+from tracewheel.evaluation.gate import Verdict, decide
 from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
 from tracewheel.evaluation.winners import expected_gain
 from tracewheel.evaluation.wording import measured
@@ -65,7 +65,6 @@ def planned_looks(level: float, planned: int, spread: float, counts: Sequence[in
 def confirm(
     config: GateConfig,
     nights: Nights,
-    out: Path | None,
     *,
     level: float,
     before: float,
@@ -73,12 +72,11 @@ def confirm(
     baseline_name: str,
     false_accepts: float | None = None,
 ) -> dict[str, Any]:
-    """Look at a candidate's evidence; writes the verdict to `gate.json`.
+    """Look at a candidate's evidence.
 
     Args:
         config: The section `gate`.
         nights: Evaluations of the candidate and of the policy to beat, on each night's tasks, which are disjoint.
-        out: The folder to write to; None to write nothing.
         level: Of the whole confirmation.
         before: What earlier looks have spent of it.
         planned: Tasks at which it is wholly spent.
@@ -103,8 +101,6 @@ def confirm(
         looks = planned_looks(level, planned, verdict.spread, counts)
         verdict = replace(verdict, expected_gain=expected_gain(verdict.difference, looks, at=len(nights) - 1))
     state, why = _state(verdict, last=last)
-    if out:
-        write_json(out / GATE_FILE, verdict.to_record())
     z = -NormalDist().inv_cdf(at) if at > 0.0 else math.inf
     boundary = z * verdict.spread / math.sqrt(verdict.pairs) if verdict.spread and at > 0.0 else None
     return {
@@ -149,10 +145,10 @@ def _state(verdict: Verdict, *, last: bool) -> tuple[str, str]:
     found = measured(difference, verdict.pairs, verdict.baseline, "fresh ")
     if verdict.promoted:
         return PROMOTED, f"proven: {found}"
-    if verdict.cause not in ("too_few_tasks", "no_budget", "unscored"):
-        return DROPPED, f"{found}: {verdict.says}"
     if difference <= 0.0:
         return DROPPED, f"not better: {found}"
+    if verdict.cause not in ("too_few_tasks", "no_budget", "unscored"):
+        return DROPPED, str(verdict.says)
     if last:
         return DROPPED, f"not proven in {NIGHTS} nights: {found}"
     return WAITING, f"not proven yet: {found}"
