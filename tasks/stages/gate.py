@@ -104,5 +104,5 @@ def gate_policy(
         note_verdict(run.config.work_dir, evidence, entry.result["verdict"])
     found: dict[str, Any] = entry.result
     if found["cause"] == "too_few_tasks" and (cost := cost_of_the_plan(run.config.gate, look, found["p_value"])):
-        found = {**found, "reasons": [*found["reasons"], cost]}
+        found = {**found, "reasons": [*found["reasons"], cost], "advice": cost}
     return found

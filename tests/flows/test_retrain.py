@@ -24,6 +24,7 @@ from tracewheel.config import load_config
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.out_folder import visible_files
 from tracewheel.core.store import remove
+from tracewheel.evaluation.wording import in_words
 from tracewheel.policy.adapters import base_hash
 from tracewheel.report.glossary import knows
 
@@ -151,7 +152,7 @@ def test_mlflow_has_the_run(finished, profile):
         step: rates["sampled"] for step, rates in summary["validation"].items()
     }
     note = run.data.tags["mlflow.note.content"]
-    assert summary["gate"]["reasons"][0] in note and "| rl |" in note and "tracewheel dashboard" in note
+    assert in_words(summary["gate"])[0] in note and "| rl |" in note and "tracewheel dashboard" in note
     splits = {f"{split} tasks" for split in ("train", "validation", "held-out", "harder")}
     assert {item.dataset.name for item in run.inputs.dataset_inputs} == {"traces", "curated tasks"} | splits
     assert {item.path for item in client.list_artifacts(summary["mlflow_run"], "data")} == {

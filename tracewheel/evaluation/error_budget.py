@@ -91,8 +91,8 @@ def cost_of_the_plan(config: GateConfig, look: Look, p_value: float) -> str:
         planned = replace(look, number=gates, kind="only" if gates == 1 else look.kind)
         if p_value <= planned_level(config.model_copy(update={"gates_per_year": gates}), planned):
             return (
-                f"gate.gates_per_year is {config.gates_per_year}; with {gates} planned, the same evidence would have been "
-                "promoted: plan no more gates than you run"
+                f"plan no more gates than you run: gate.gates_per_year is {config.gates_per_year}, and with {gates} the same "
+                "evidence would have been promoted"
             )
     return ""
 
