@@ -5,6 +5,7 @@
 For each seed one run makes the shared part (curated tasks, warm starts, their evaluations); each
 algorithm then runs `tracewheel retrain` from a copy of that store. Prints JSON and a table; writes
 `results/algorithms.json`, `results/algorithms.md` and `results/algorithms.png`, or the same under another `--name`.
+With `--show` table and picture are made again from the JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from methods import MethodDifference, difference_of, method_table
 
 from tracewheel.config import load_config
 
@@ -63,7 +66,22 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-algorithms"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--name", default="algorithms", help="of the files written")
+    parser.add_argument("--show", action="store_true", help="from what is stored, without any run")
     arguments = parser.parse_args()
+    stored = arguments.out / f"{arguments.name}.json"
+    if not arguments.show:
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(_measured(arguments), indent=2) + "\n")
+        print(stored.read_text())
+    found = json.loads(stored.read_text())
+    table = _table(found["results"], found["episodes"])
+    stored.with_suffix(".md").write_text(table)
+    _plot(found["results"], stored.with_suffix(".png"))
+    print(table)
+
+
+def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The budget of episodes, and the results by algorithm and seed."""
     config = load_config(arguments.profile, arguments.overrides)
     per_iteration = min(config.training.tasks_per_iteration, config.curation.train_tasks) * config.rollout.group_size
     budget = config.training.iterations * per_iteration
@@ -77,13 +95,7 @@ def main() -> None:
             for name in arguments.algorithms
         }
         results = {name: {str(seed): runs[name, seed].result() for seed in arguments.seeds} for name in arguments.algorithms}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / f"{arguments.name}.json").write_text(json.dumps({"episodes": budget, "results": results}, indent=2) + "\n")
-    table = _table(results, budget)
-    (arguments.out / f"{arguments.name}.md").write_text(table)
-    _plot(results, arguments.out / f"{arguments.name}.png")
-    print(json.dumps(results))
-    print(table)
+    return {"episodes": budget, "results": results}
 
 
 def _start(profile: str, seed: int, common: list[str], work: Path) -> Path:
@@ -130,7 +142,7 @@ def _table(results: dict[str, Any], budget: int) -> str:
     """Markdown: for each algorithm the seeds' held-out success, its gain over the best policy without RL, and its cost."""
     lines = [
         f"Held-out success after {budget} episodes, greedy / sampled, from the same warm start; in brackets the gain in greedy "
-        "success over the best policy without RL and its 95% interval (paired by task).",
+        "success over the best policy without RL, with its 95% interval over tasks, for this adapter.",
         "",
     ]
     seeds = list(next(iter(results.values())))
@@ -158,7 +170,27 @@ def _table(results: dict[str, Any], budget: int) -> str:
         episodes = str(used[0]) if len(set(used)) == 1 else f"{min(used)} to {max(used)}"
         cells += [f"{means[0]:.3f}", f"{means[1]:.3f}", episodes, f"{seconds:.0f}"]
         lines.append(f"| {LABELS[name]} | " + " | ".join(cells) + " |")
+    if len(seeds) > 1:
+        said = "The methods over seeds, in the gate's figure (half greedy, half sampled; 95% intervals, 80% power):"
+        lines += ["", said, "", method_table(_over_seeds(results))]
     return "\n".join(lines) + "\n"
+
+
+def _over_seeds(results: dict[str, Any]) -> dict[str, MethodDifference]:
+    """Each algorithm minus the best policy without RL, and GRPO minus each other: the means by seed are all that is stored."""
+
+    def figures(runs: dict[str, Any], policy: str = "rl") -> list[float]:
+        names = [policy if policy == "rl" else run["gate"][policy] for run in runs.values()]
+        return [(run["success"][name] + run["sampled"][name]) / 2 for run, name in zip(runs.values(), names, strict=True)]
+
+    found = {
+        f"{LABELS[name]} minus best without RL": difference_of(figures(runs), figures(runs, "baseline"))
+        for name, runs in results.items()
+    }
+    if (grpo := results.get("grpo")) is None:
+        return found
+    others = {name: runs for name, runs in results.items() if name != "grpo"}
+    return found | {f"GRPO minus {LABELS[name]}": difference_of(figures(grpo), figures(runs)) for name, runs in others.items()}
 
 
 def _plot(results: dict[str, Any], path: Path) -> None:
@@ -193,7 +225,7 @@ def _plot(results: dict[str, Any], path: Path) -> None:
     curves.legend(fontsize=8)
     bars.set_xticks(range(len(results)))
     bars.set_xticklabels([LABELS[name] for name in results], rotation=20, ha="right", fontsize=9)
-    bars.set_title("Held-out tasks, greedy: each seed with its 95% interval", fontsize=10)
+    bars.set_title("Held-out tasks, greedy: each seed with its 95% interval over tasks", fontsize=10)
     bars.legend(fontsize=8, loc="lower right")
     for axis in (curves, bars):
         axis.set_ylim(0.5, 1.0)

@@ -5,9 +5,9 @@
 Runs `tracewheel retrain` once per seed, then two controls from the same warm start: as many optimiser
 steps on the replay text alone (the contribution of replay to the harder tier), and the same reinforcement
 learning without the action mask, so that the loss covers tool replies. The late policies with and without it
-are compared task by task, whatever validation chose: several together, because one alone wavers. Prints JSON and
+are compared task by task, whatever validation chose: several together, because one alone wavers. Prints
 a table; writes `results/learning.json`, `results/learning.md` and `results/learning.png`. `--label` gives the seeds of another
-kind of machine a name, and keeps the results of others beside them.
+kind of machine a name, and keeps the results of others beside them; `--show` writes table and picture again from the JSON.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import pandas as pd
 import torch
 from measuring import points, together
+from methods import difference_of
 from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.comparison.finished_run import FinishedRun
@@ -65,10 +66,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--control-seeds", type=int, nargs="*", help="seeds to run the controls for (default: all)")
     parser.add_argument("--label", default="", metavar="TEXT", help="follows the seed, as ' on AVX-512'")
+    parser.add_argument("--show", action="store_true", help="from what is stored, without any run")
     arguments = parser.parse_args()
     known = arguments.out / "learning.json"
-    results = json.loads(known.read_text()) if arguments.label and known.exists() else {}
-    for seed in arguments.seeds:
+    results = json.loads(known.read_text()) if (arguments.label or arguments.show) and known.exists() else {}
+    for seed in () if arguments.show else arguments.seeds:
         run_dir = arguments.work / f"seed-{seed}"
         run = retrain(arguments.profile, seed, run_dir)
         config = load_config(arguments.profile, [f"seed={seed}"])
@@ -83,7 +85,6 @@ def main() -> None:
     table = table_of(results)
     (arguments.out / "learning.md").write_text(table)
     _plot(results, arguments.out / "learning.png")
-    print(json.dumps(results))
     print(table)
 
 
@@ -200,15 +201,17 @@ def table_of(results: dict[str, Any]) -> str:
             for c in controls
         ]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    gains = {
-        seed: results[seed]["run"]["success"]["rl"]
-        - max(results[seed]["run"]["success"].get(name, 0.0) for name in ("base", "warm_start", "warm_start_verified"))
+    without = {
+        seed: max(results[seed]["run"]["success"].get(name, 0.0) for name in ("base", "warm_start", "warm_start_verified"))
         for seed in seeds
     }
-    said = ", ".join(f"{100 * gain:+.1f}" for gain in gains.values())
+    after = {seed: results[seed]["run"]["success"]["rl"] for seed in seeds}
+    said = ", ".join(f"{100 * (after[seed] - without[seed]):+.1f}" for seed in seeds)
     lines += ["", f"Gain of RL over the best policy without it, in points: {said}"]
-    if own := [gain for seed, gain in gains.items() if seed.isdigit()]:  # those with a label repeat a seed
-        lines.append(f"Mean gain of the seeds without a label: {100 * sum(own) / len(own):+.1f} points.")
+    own = [seed for seed in seeds if seed.isdigit()]  # those with a label repeat a seed
+    if len(own) > 1:
+        found = difference_of([after[seed] for seed in own], [without[seed] for seed in own])
+        lines.append(f"Over the {len(own)} seeds without a label (95%, on these tasks): {found.says} points.")
     lines.append("")
     for seed in seeds:
         run = results[seed]["run"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from measuring import points, table, together
+from methods import difference_of, figures_of, method_table
 
 from tracewheel.comparison.paired import paired_differences
 from tracewheel.core.errors import DataError
@@ -75,14 +76,36 @@ def report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
         for figure, weight in FIGURES.items()
         if name != "rl"
     ]
-    said = "GRPO minus each policy without it on the held-out tasks, paired, in points, with 95% intervals:"
+    said = (
+        "GRPO minus each policy without it on the held-out tasks, in points, with 95% intervals over tasks, for these adapters:"
+    )
     yield f"{said}\n\n{table(['policy', *columns], gains)}\n"
+    yield from over_seeds(seeds)
     said = "The same by family, in the gate's figure (half greedy, half sampled):"
     yield f"{said}\n\n{table(['policy', 'family', *columns], [*_families(seeds, known)])}\n"
     said = "Held-out success by whether a training desk words it so, and by the orders to change, greedy / sampled (tasks):"
     yield f"{said}\n\n{table(['policy', 'words', 'orders', *columns], [*_by_kind(seeds, known)])}\n"
     head = ["GRPO, from nothing", "minutes", "peak GB", "warm start", "rollouts", "updates", "evaluations", "date", "doctor"]
     yield table(head, [_cost(seed, found["rl"]) for seed, found in seeds.items() if "rl" in found]) + "\n"
+
+
+def over_seeds(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The methods over seeds, in the gate's figure on the held-out tasks."""
+    everywhere = [name for name in LABELS if all(name in found for found in seeds.values())]
+    if len(seeds) < 2:
+        return
+    figures = {
+        name: figures_of([pd.DataFrame(found[name]["tasks"][SPLITS[0]]) for found in seeds.values()]) for name in everywhere
+    }
+    pairs = [("rl", name) for name in everywhere if name != "rl"]
+    pairs += [(name, WARM_START) for name in ("rejection_sampling", "dpo") if name in everywhere]
+    found = {
+        f"{LABELS[one]} minus {LABELS[other]}": difference_of(figures[one], figures[other])
+        for one, other in pairs
+        if {one, other} <= set(everywhere)
+    }
+    said = "The methods over seeds, in the gate's figure on the held-out tasks (95% intervals, 80% power; `methods.py`):"
+    yield f"{said}\n\n{method_table(found)}\n"
 
 
 def ablation_report(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import emit, environment, machine, table
+from methods import ratio_over_seeds
 from time_to_success_sides import EPISODES
 
 HERE = Path(__file__).parent
@@ -162,6 +163,14 @@ def tables(result: dict[str, Any]) -> str:
         f"{name}: {'at least ' if each['lower_bound'] else ''}{each['cpu']} (CPU), {each['wall']} (wall)"
         for name, each in result["ratios"].items()
     ]
+    settings = dict.fromkeys(name.partition(", ")[2] for name in result["ratios"])
+    for setting in settings:
+        each = [ratio for name, ratio in result["ratios"].items() if name.partition(", ")[2] == setting]
+        if len(each) > 1:
+            least = "at least " if any(ratio["lower_bound"] for ratio in each) else ""
+            bounds.append(
+                f"{setting or 'all'}: {least}{ratio_over_seeds([ratio['cpu'] for ratio in each])} (CPU, geometric mean)"
+            )
     curve = f"success after each {result['every']} episodes, from the warm start"
     head = ["side", "seed", "reached", "CPU s", "wall s", "episodes", curve]
     tasks = f"{result['tasks'] or 'all'} {result['split']} tasks"

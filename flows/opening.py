@@ -14,6 +14,7 @@ from flows.console.progress import TerminalReporter
 from flows.setup import use_threads
 from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
+from tasks.records.gate_ledger import waiting_candidate
 from tasks.records.split_chain import splits_begin_with
 from tasks.records.template import TEMPLATE_FILE, checked_template
 from tasks.stages.champion import load_champion
@@ -102,6 +103,7 @@ def look_around(run: Run, traces: Entry, champion: Champion | None, note: str) -
     return {
         "champion": champion.to_record() if champion else None,
         "note": note,
+        "candidate": waiting["evidence"] if (waiting := waiting_candidate(run.config.work_dir)) else None,
         "sampler": state,
         "evidence": (evidence := begins_with(run, traces)),
         "splits": splits_begin_with(run, traces, evidence),

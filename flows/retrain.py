@@ -27,19 +27,22 @@ from tasks.records.audit import audited
 from tasks.records.beforehand import work_folder_lines
 from tasks.records.decisions import decide, note_tick, nothing_new
 from tasks.records.housekeeping import keep_house_after
-from tasks.records.improvement import candidate_rates
+from tasks.records.improvement import Improvement, candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
+from tasks.stages.candidate import champion_of, confirm, first_look, name_candidate
 from tasks.stages.champion import promote_policy
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
-from tasks.stages.gate import gate_policy, held_out_in, power_before
+from tasks.stages.gate import gate_policy, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
 from tracewheel.config import RetrainConfig, RolloutSections
 from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
+from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import Entry
 from tracewheel.curation.agreement import Agreement
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, SPLITS, TRAIN, load_tasks
+from tracewheel.evaluation.error_budget import promise_in_words
 from tracewheel.evaluation.idle_reward import check_idle
 from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
@@ -186,15 +189,24 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         run.tracking.log()
     if versions := curated.result.get("versions"):
         run.reporter.say(versions["says"])
-    run.reporter.say(f"gate: {power_before(run, held_out_in(curated.path))['says']}")
+    run.reporter.say(f"gate: {power_before(run, curated)['says']}. {promise_in_words(run.config.gate)}")
     look_at_prompts(run, curated)
     look_at_reward(run, curated)
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
-    policies, chosen = without_rl(run, curated, champion)
-    baseline = champion.name if champion else best_on_validation(run, curated, policies)
-    learned = improve(run, curated, chosen, sampler)
-    policies["rl"] = replace(learned.best.policy, name="rl")
+    accepts = audited(run, curated)
+    waiting = confirm(run, start, curated, beat=champion, false_accepts=accepts)
+    proven = waiting is not None and waiting.promoted
+    policies, chosen = without_rl(run, curated, waiting.policy if waiting else champion)
+    if waiting and proven:  # the night's work is done: what it trained would have to wait for the next gate
+        baseline = waiting.against.name
+        policies[baseline] = waiting.against
+        learned = Improvement([validate(run, curated, chosen)])
+    else:
+        baseline = chosen.name if waiting or champion else best_on_validation(run, curated, policies)
+        learned = improve(run, curated, chosen, sampler)
+    changed = learned.best.iteration > 0 and not same_weights(learned.best.policy, chosen)
+    policies["rl"] = replace(learned.best.policy if changed else chosen, name="rl")
 
     every = run.config.comparison.policies == "all"
     compared = {name: policy for name, policy in policies.items() if every or name in (baseline, "rl")}
@@ -202,15 +214,24 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     for split in (HELD_OUT, HARDER):
         for name, policy in compared.items():
             evaluations[name][split] = evaluate_policy(run, policy=policy, curated=curated, split=split)
-    gate = gate_policy(
-        run,
-        challenger=evaluations["rl"][HELD_OUT],
-        baseline=evaluations[baseline][HELD_OUT],
-        baseline_name=baseline,
-        updates=learned.updates.values(),
-        false_accepts=audited(run, curated),
-        trained=learned.best.iteration > 0,
-    )
+    if waiting and proven:
+        gate = waiting.gate
+    else:
+        screen = evaluations["rl"][HELD_OUT]
+        gate = gate_policy(
+            run,
+            challenger=screen,
+            baseline=evaluations[baseline][HELD_OUT],
+            baseline_name=baseline,
+            first=None if waiting else first_look(run, curated),
+            updates=learned.updates.values(),
+            false_accepts=accepts,
+            trained=changed,
+        )
+        after = waiting or policies[baseline]
+        gate = name_candidate(
+            run, gate, curated, policy=policies["rl"], screen=screen, champion=champion_of(start), after=after
+        )
     repeated, validation = None, learned.validation
     if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
         repeated = evaluate_policy(run, policy=policies[baseline], curated=curated, split=HELD_OUT, repeat=1)
@@ -224,7 +245,8 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         updates=learned.updates,
         validation=validation,
         best_iteration=learned.best.iteration,
-        gate=gate.result,
+        gate=gate,
+        candidate=waiting.line if waiting else None,
         sampler=sampler.to_state(),
         objectives=learned.objectives,
         rollouts=learned.rollouts,
@@ -312,6 +334,11 @@ def without_rl(run: Run, curated: Entry, champion: Policy | None) -> tuple[dict[
     if champion:
         policies[champion.name] = champion
     return policies, champion or policies[WARM_STARTS[wanted]]
+
+
+def same_weights(one: Policy, other: Policy) -> bool:
+    """Whether training has changed nothing."""
+    return bool(one.weights and other.weights and digest_of(one.weights) == digest_of(other.weights))
 
 
 def best_on_validation(run: Run, curated: Entry, policies: dict[str, Policy]) -> str:

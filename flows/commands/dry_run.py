@@ -14,7 +14,7 @@ from tasks.engine.foresight import Foresight, foresee_run, is_tiny
 from tasks.engine.plan import Found, Lookup, known_of, stages_of
 from tasks.engine.run import Run
 from tasks.records.decisions import foresee
-from tasks.stages.gate import held_out_in, power_before
+from tasks.stages.gate import power_before
 from tracewheel.config.placement import placed
 from tracewheel.rollout.foresight import GIB, to_record
 
@@ -59,7 +59,6 @@ def make_plan(run: Run) -> dict[str, Any]:
     if foresight:
         foresight.check()
     stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := _of_stage(found, stage))]
-    held_out = held_out_in(curated.path) if curated else run.config.curation.held_out_tasks
     return {
         "run_id": run.record.run_id,
         "complete": run.record.summary is not None and not missing,
@@ -67,7 +66,7 @@ def make_plan(run: Run) -> dict[str, Any]:
         "stages": stages,
         "made": [{"label": one.planned.label, "why": one.why} for one in missing],
         "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
-        "power": power_before(run, held_out),
+        "power": power_before(run, curated),
         "schedule": foresee(run, curated, start),
         "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
         "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None], foresight),

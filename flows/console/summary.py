@@ -8,19 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from flows.console.look import result_console, say
-from tracewheel.evaluation.gate import in_words
+from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.intake_record import sentences
+from tracewheel.report.results import label_of
 
 COLUMNS = {"success": "greedy", "sampled": "sampled", "harder": "harder tier"}
-LABELS = {
-    "deployed": "deployed agent, as logged",
-    "base": "base",
-    "warm_start": "warm start, all logs",
-    "warm_start_verified": "warm start, verified logs",
-    "untrained": "base, fresh adapter",
-    "champion": "champion",
-    "rl": "after RL",
-}
 LOOP = ("rollout", "collect", "score", "update")
 PLACES = {"report": "report", "adapter": "adapter", "model": "model", "mlflow_run": "MLflow run"}
 
@@ -34,7 +26,7 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         table.add_column(heading, justify="right")
     for policy in summary["success"]:
         cells = [_cell(summary[name][policy], summary["intervals"][name][policy]) for name in COLUMNS]
-        table.add_row(LABELS.get(policy, policy), *cells)
+        table.add_row(label_of(policy), *cells)
     console.print(table)
     seconds = summary["seconds"]
     loop = sum(seconds.get(stage, 0.0) for stage in LOOP)
@@ -53,9 +45,10 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         console.print(f"intake      {sentence}", style="yellow", markup=False, soft_wrap=True)
     gate = summary["gate"]
     colour = "green" if gate["verdict"] == "promoted" else "yellow"
-    console.print(f"gate        [{colour}]{gate['verdict']}[/], compared with {LABELS.get(gate['baseline'], gate['baseline'])}")
-    for reason in in_words(gate):
-        console.print(f"            {reason}", markup=False, soft_wrap=True)
+    first, *others = in_words(gate)
+    console.print(f"gate        {first}", style=colour, markup=False, soft_wrap=True)
+    for sentence in others:
+        console.print(f"            {sentence}", markup=False, soft_wrap=True)
     success = summary["success"]
     if (logged := success.get("deployed")) is not None and logged > (success.get("rl") or 0.0):
         text = f"            the agent as logged solves {logged:.1%} of these tasks, more than the new policy"

@@ -27,7 +27,7 @@ from tasks.afterwards.checkout import Code
 from tasks.afterwards.data_versions import parents_of
 from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
 from tasks.engine.reading import FOLDER as INGESTED
-from tasks.records.gate_ledger import LEDGER_FILE, read_ledger
+from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, is_waiting, read_ledger
 from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError, InfrastructureError
@@ -36,6 +36,7 @@ from tracewheel.core.machine import NUMERIC_VARIABLES
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, SNAPSHOT_FILE, START_FILE, RunRecord
 from tracewheel.core.store import FACTS, Store, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
+from tracewheel.evaluation.candidate import ENDED
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.traces.forgotten import FORGOTTEN_FILE
 from tracewheel.traces.snapshot import Snapshot
@@ -109,7 +110,14 @@ def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
         else:
             (work / splits["run"]).mkdir(exist_ok=True)
             shutil.copyfile(copy, work / splits["run"] / SPLITS_FILE)
-    if gates := gates_before(run, datetime.now(UTC)):
+    gates = gates_before(run, datetime.now(UTC))
+    if line := candidate_before(run, start.get("candidate")):
+        own = line[CANDIDATE]
+        played = [name for night in own["nights"] for name in night["evaluations"]]
+        for name in filter(None, (own["weights"], own["against"], *own["screens"], *played)):
+            _copy_entry(run, work, name, "of the candidate that the run began with")
+        gates = [*(gate for gate in gates if gate["evidence"] != line["evidence"]), line]
+    if gates:
         write_whole(work / LEDGER_FILE, json.dumps(gates, indent=2) + "\n")
     if forgotten := Snapshot.from_record(run.record.snapshot or {}).forgotten:
         forgotten.write(work)
@@ -120,13 +128,28 @@ def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
 def gates_before(run: FinishedRun, now: datetime) -> list[dict[str, Any]]:
     """The gates before the run's own, moved in time as the run is: so its gate has, now, the place and the level it had."""
     gates = read_ledger(str(run.work_dir))
-    look = run.gate.get("look")
-    own = next((place for place, gate in enumerate(gates) if gate["run"] == run.run_id), look - 1 if look else None)
-    if own is None or own >= len(gates):
+    looks = [place for place, gate in enumerate(gates) if CANDIDATE not in gate]
+    ours = [place for place in looks if gates[place]["run"] == run.run_id] or looks[
+        (run.gate.get("look") or len(gates) + 1) - 1 :
+    ]
+    if not ours:
         return []
+    own = ours[0]
     later = now - datetime.fromisoformat(gates[own]["began"])
     moved = [datetime.fromisoformat(gate["began"]) + later for gate in gates[:own]]
-    return [{**gate, "began": began.isoformat(timespec="seconds")} for gate, began in zip(gates, moved, strict=False)]
+    kept = [{**gate, "began": began.isoformat(timespec="seconds")} for gate, began in zip(gates, moved, strict=False)]
+    return [gate | {"verdict": ENDED} if is_waiting(gate) else gate for gate in kept]
+
+
+def candidate_before(run: FinishedRun, evidence: str | None) -> dict[str, Any] | None:
+    """The ledger's line of the candidate that a run began with, as it was then."""
+    line = next((gate for gate in read_ledger(str(run.work_dir)) if evidence and gate["evidence"] == evidence), None)
+    if line is None:
+        return None
+    nights = line[CANDIDATE]["nights"]
+    ours = next((place for place, night in enumerate(nights) if night["run"] == run.run_id), len(nights))
+    kept = {name: value for name, value in line.items() if name not in ("verdict", "why")}
+    return {**kept, CANDIDATE: {**line[CANDIDATE], "nights": nights[:ours]}}
 
 
 def _bring_ingest(run: FinishedRun, work: Path) -> list[str]:

@@ -18,6 +18,7 @@ from tasks.engine.artifacts import publish_summary
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
+from tasks.records.gate_ledger import began_with
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tasks.records.worth import worth_afterwards
 from tracewheel.core import stopping
@@ -56,6 +57,7 @@ class Outcome:
         guard: What the guard did in the loop.
         repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
         rate_trials: Loop to the trials that found its learning rate.
+        candidate: The line in the ledger of the candidate that the run began with; None where none waits any more.
     """
 
     traces: Entry
@@ -73,6 +75,7 @@ class Outcome:
     guard: Sequence[GuardEvent] = ()
     repeated: Entry | None = None
     rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    candidate: dict[str, Any] | None = None
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
@@ -100,6 +103,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     summary["worth"] = worth_afterwards(run, outcome.gate, summary)
     if approval := approval_of(run.record.path):
         summary["approval"] = approval.to_record()
+    if line := outcome.candidate or began_with(run, run.record.started() or {}):
+        summary["candidate"] = line
     summary["splits"] = outcome.curated.result.get("split_ledger")
     if versions := outcome.curated.result.get("versions"):
         summary["versions"] = versions["says"]

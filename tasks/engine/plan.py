@@ -10,6 +10,7 @@ from typing import Any
 from tasks.engine.differences import differences
 from tasks.engine.run import Run
 from tasks.engine.stage_code import TASKS
+from tasks.records.gate_ledger import CANDIDATE, began_with
 from tasks.stages.warm_start import WARM_STARTS
 from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import ConfigError, DataError
@@ -17,7 +18,8 @@ from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import LOOP_FILE, RunRecord
 from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, TRAIN, VALIDATION, load_tasks
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, RESERVE, TASKS_FILE, TRAIN, VALIDATION, load_tasks
+from tracewheel.evaluation.candidate import PROMOTED
 from tracewheel.evaluation.evaluate import samples_on
 from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.report.doctor import read_guard
@@ -54,12 +56,16 @@ class Known:
 
     Attributes:
         champion: Whether it starts from a champion.
+        candidate: Name of the policy that the candidate which it starts from is compared with; "" where none waited.
+        proven: Whether this run has proven it, and so trained nothing.
         tasks: Number of tasks by split, once they are curated.
         iterations: Those of a loop that is complete.
         went_back: Iterations after which the guard took that loop back.
     """
 
     champion: bool = False
+    candidate: str = ""
+    proven: bool = False
     tasks: Mapping[str, int] | None = None
     iterations: int | None = None
     went_back: frozenset[int] = frozenset()
@@ -79,7 +85,8 @@ def stages_of(config: RetrainConfig, known: Known = Known()) -> list[Planned]:
     plan = _Listing(config, known)
     plan.tasks()
     plan.policies()
-    plan.loop()
+    if not known.proven:
+        plan.loop()
     plan.comparison()
     return plan.calls
 
@@ -98,7 +105,8 @@ class _Listing:
             HARDER: curation.harder_tasks,
         }
         self._made_by: dict[str, str | None] = {"base": None}  # name of a policy to the label of the call that made it
-        self._start = "champion" if known.champion else WARM_STARTS[config.warm_start.demonstrations]
+        warm = WARM_STARTS[config.warm_start.demonstrations]
+        self._start = "candidate" if known.candidate else "champion" if known.champion else warm
         self._validated: dict[str, str] = {}  # candidate to the label of its validation
 
     def _add(self, stage: str, label: str, units: int = 1, **more: Any) -> str:
@@ -117,7 +125,13 @@ class _Listing:
                 self._made_by[name] = self._add("warm_start", f"warm_start {demonstrations}", after=("curate",))
         if self.known.champion:
             self._made_by["champion"] = self._add("champion", "champion", after=("curate",))
-        else:
+        if self.known.candidate:
+            self._made_by["candidate"] = None
+            for name in ("candidate", self.known.candidate):
+                self._evaluate(name, RESERVE)
+            if self.known.proven:
+                self._validate("candidate")
+        elif not self.known.champion:
             for name in self._made_by:
                 self._evaluate(name, VALIDATION)
 
@@ -125,7 +139,7 @@ class _Listing:
         made_by = self._made_by.get(name)
         after = ("curate", *([made_by] if made_by else []))
         wanted = {"split": split, **({"repeat": repeat} if repeat else {})}
-        units = self._size.get(split, 0) * (1 + samples_on(split, self.config.evaluation))
+        units = self._size.get(HELD_OUT if split == RESERVE else split, 0) * (1 + samples_on(split, self.config.evaluation))
         return self._add("evaluate", f"evaluate {name} {split}", units, after=after, arguments=wanted, **more)
 
     def _validate(self, name: str) -> None:
@@ -159,8 +173,8 @@ class _Listing:
         config, every = self.config, self.config.comparison.policies == "all"
         chosen = {"rl": tuple(self._validated.values())}
         without = tuple(f"evaluate {name} {VALIDATION}" for name in self._made_by if not name.startswith("rl-"))
-        baseline = self._start
-        if not self.known.champion:
+        baseline = self.known.candidate if self.known.proven else self._start
+        if not self.known.champion and not self.known.candidate:
             chosen["baseline"] = without
         names = [name for name in self._made_by if not name.startswith("rl-") and (every or name == baseline)]
         for split in (HELD_OUT, HARDER):
@@ -170,8 +184,8 @@ class _Listing:
                 self._evaluate(name, split, best_of=chosen.get("rl" if name == "rl" else "baseline" if alone else "", ()))
         if config.gate.false_accepts == "audit":
             self._add("audit", "audit", after=("curate",))
-        judged = (f"evaluate rl {HELD_OUT}", f"evaluate {baseline} {HELD_OUT}")
-        self._add("gate", "gate", after=judged)
+        if not self.known.proven:
+            self._add("gate", "gate", after=(f"evaluate rl {HELD_OUT}", f"evaluate {baseline} {HELD_OUT}"))
         if config.comparison.aa:
             self._evaluate(baseline, HELD_OUT, repeat=1, best_of=chosen.get("baseline", ()))
         for name in self._validated if config.comparison.harder_curve else ():
@@ -189,7 +203,8 @@ class Lookup:
     def __init__(self, run: Run, start: Mapping[str, Any]) -> None:
         self._run, self._start = run, start
         self._made = run.store.made()
-        self._why: dict[str, str] = {}
+        own = (began_with(run, start) or {}).get(CANDIDATE, {})
+        self._why = {own[name]: "" for name in ("weights", "against") if own.get(name)}  # made by earlier runs, as they are
         self._curated: Entry | None = None
         self._found: dict[str, Entry] = {}
         self._updates_with: list[tuple[int, float]] = []  # (iterations after this one, learning rate)
@@ -343,9 +358,13 @@ def known_of(run: Run, start: Mapping[str, Any], curated: Entry | None) -> Known
         tasks = {str(split): int(count) for split, count in counts.items()}
     loop = run.record.path / LOOP_FILE
     complete = run.record.summary is not None and loop.is_file()
+    run_began_with = (run.record.summary or {}).get("candidate") or {}
+    against = (run_began_with if run.record.summary else began_with(run, start) or {}).get("baseline", "")
     events = read_guard(run.record.path) or []
     return Known(
         champion=bool(start.get("champion")),
+        candidate=against,
+        proven=run_began_with.get("verdict") == PROMOTED,
         tasks=tasks,
         iterations=len(read_json(loop)["iterations"]) if complete else None,
         went_back=frozenset(event["iteration"] for event in events if event["action"] in ("go_back", "stop")),

@@ -11,7 +11,7 @@ from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core import clock
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.run_record import find_runs
-from tracewheel.evaluation.error_budget import ANOTHER_PLAN, level_of
+from tracewheel.evaluation.error_budget import ANOTHER_PLAN, NIGHT, Look, level_of, names_candidates
 from tracewheel.evaluation.power import describe_power
 from tracewheel.operations.preflight import Line
 
@@ -27,7 +27,8 @@ def work_folder_lines(config: RetrainConfig) -> Iterator[Line]:
 
 def _gate(config: RetrainConfig) -> Iterator[Line]:
     gates = read_ledger(config.work_dir)
-    look = place_in(gates, "", clock.now(), config.gate)
+    first = Look(kind=NIGHT) if names_candidates(config.gate) else Look()
+    look = place_in(gates, "", clock.now(), config.gate, first)
     level = level_of(config.gate, look)
     if level <= 0.0:
         yield Line("gate", "error", f"the {len(gates)} gates of the last year have spent its error budget", ANOTHER_PLAN)

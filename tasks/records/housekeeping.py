@@ -1,8 +1,8 @@
 """What of a work folder is still needed, and freeing the rest.
 
 Kept are the entries of the last complete runs, of the champion's run, and of runs since then that may be resumed; what the
-next run begins with (`evidence.json`, `splits.json` and other files of the work folder name entries); and whatever cannot
-be told. Records of runs stay, only the copies of weights in those that are not kept go.
+next run begins with (the candidate that waits, `evidence.json`, `splits.json` and other files of the work folder name entries);
+and whatever cannot be told. Records of runs stay, only the copies of weights in those that are not kept go.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from tasks.engine.run import Run
 from tasks.records.evidence import last_curated
+from tasks.records.gate_ledger import LEDGER_FILE, waiting_candidate
 from tasks.records.split_chain import latest_record
 from tasks.tracking.registry import find_champion
 from tasks.tracking.tracking import waiting_runs
@@ -170,7 +171,8 @@ def _is_late(folder: Path, kept: list[RunRecord]) -> bool:
 
 def _named_in_files(work_dir: Path, known: dict[str, float | None]) -> Iterator[str]:
     """Entries that the work folder's other files name, whatever they are for."""
-    listed = {"evidence.json", "splits.json"}  # both name every run; what is needed of them is known
+    yield from (text for text in _texts(waiting_candidate(str(work_dir))) if text in known)
+    listed = {"evidence.json", "splits.json", LEDGER_FILE}  # they name every run; what is needed of them is known
     for file in sorted(work_dir.glob("*.json")):
         if file.name not in listed:
             yield from (text for text in _texts(read_json(file)) if text in known)

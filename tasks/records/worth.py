@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.stages.gate import held_out_in, power_before
+from tasks.stages.gate import power_before
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import find_runs
@@ -15,6 +15,7 @@ from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import TASKS_FILE, TRAIN
 from tracewheel.curation.difficulty import COUNTS_FILE, PassCounts
 from tracewheel.evaluation.power import power_at
+from tracewheel.evaluation.wording import gain_of
 from tracewheel.operations.worth import PastRun, cost_per_point, expected_cost, expected_gain, priced, room_of
 
 DECISION_FILE = "decision.json"
@@ -32,7 +33,7 @@ def weigh_worth(run: Run, curated: Entry, sampler: Mapping[str, Any] | None, new
     posteriors = training_posteriors(curated.path, sampler)
     room = room_of(posteriors, run.config.rollout.group_size)
     new, past = min(1.0, new_tasks / max(1, len(posteriors))), past_runs(run)
-    gain, power = expected_gain(room, new, past), power_before(run, held_out_in(curated.path))
+    gain, power = expected_gain(room, new, past), power_before(run, curated)
     seen = power_at(gain.mean, power["tasks"], power["spread"], power["level"]) if "spread" in power else 0.0
     cost = expected_cost(past, prices(run), run.config.schedule.currency)
     price = f"about {cost.says()}" if cost else "cost not known before a run is complete"
@@ -86,13 +87,13 @@ def worth_afterwards(run: Run, gate: Mapping[str, Any], costs: Mapping[str, Any]
     """What a complete run gained and cost beside what was expected, as JSON types, with a sentence in `says`."""
     spent = priced(sum(costs["seconds"].values()), sum(costs["tokens"].values()), prices(run), run.config.schedule.currency)
     promoted, expected = gate["verdict"] == "promoted", decided(run.record.path)
-    point = cost_per_point(spent, gate.get("difference"), promoted)
+    point = cost_per_point(spent, gain_of(gate), promoted)
     each = (
         None if point["seconds"] is None else priced(point["seconds"], round(point["tokens"] or 0), prices(run), spent.currency)
     )
     says = f"{each.says()} for each point gained" if each else "no point was gained: the gate refused"
     return {
-        "gain": gate.get("difference"),
+        "gain": gain_of(gate),
         "expected": expected.get("gain"),
         "interval": expected.get("interval"),
         "cost": spent.to_record(),

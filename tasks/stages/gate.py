@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
 from tasks.records.gate_ledger import evidence_of, look_at, look_of_run, note_verdict
+from tasks.stages.candidate import first_look
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
 from tracewheel.evaluation import gate_stage
-from tracewheel.evaluation.error_budget import Look, level_of
+from tracewheel.evaluation.candidate import SCREEN
+from tracewheel.evaluation.error_budget import Look, cost_of_the_plan, level_of
 from tracewheel.evaluation.power import describe_power
 from tracewheel.learner.fidelity import FIDELITY
 
@@ -26,17 +29,17 @@ def decide_gate(
     challenger: Entry,
     baseline: Entry,
     baseline_name: str,
-    look_number: int,
-    spent: float,
+    look: dict[str, Any],
+    level: float | None = None,
     fidelity: float | None = None,
     false_accepts: float | None = None,
     trained: bool = True,
 ) -> dict[str, Any]:
     """Compare two evaluations of the same tasks, pair by pair.
 
-    `fidelity` is that of the challenger's least faithful update, None where no programs were trained. `false_accepts` is the
-    share of failures that the graders might accept, None where nobody asks. `trained`: whether the challenger is another policy
-    than the one that training began with.
+    `look` has the fields of a `Look`; `level` replaces its own. `fidelity` is that of the challenger's least faithful update,
+    None where no programs were trained. `false_accepts` is the share of failures that the graders might accept, None
+    where nobody asks. `trained`: whether the challenger is another policy than the one that training began with.
     """
     verdict = gate_stage.decide_gate(
         context.config.gate,
@@ -44,7 +47,8 @@ def decide_gate(
         baseline.path,
         context.out,
         baseline_name=baseline_name,
-        look=Look(look_number, spent),
+        look=Look(**look),
+        level=level,
         fidelity=fidelity,
         false_accepts=false_accepts,
         trained=trained,
@@ -57,9 +61,10 @@ def held_out_in(curated: Path) -> int:
     return int((read_table(curated / TASKS_FILE)["split"] == HELD_OUT).sum())
 
 
-def power_before(run: Run, held_out: int) -> dict[str, Any]:
-    """What the gate of this run will be able to see on so many tasks, known before anything is trained."""
-    look, spread = look_of_run(run)
+def power_before(run: Run, curated: Entry | None) -> dict[str, Any]:
+    """What the gate of this run will be able to see in one night, known before anything is trained."""
+    look, spread = look_of_run(run, first_look(run, curated))
+    held_out = held_out_in(curated.path) if curated else run.config.curation.held_out_tasks
     return describe_power(held_out, level_of(run.config.gate, look), spread)
 
 
@@ -69,16 +74,18 @@ def gate_policy(
     challenger: Entry,
     baseline: Entry,
     baseline_name: str,
+    first: Look | None,
     updates: Iterable[Mapping[str, Any]] = (),
     false_accepts: float | None = None,
     trained: bool = True,
-) -> Entry:
-    """The verdict on a challenger, at the level that the ledger of the work folder gives this gate.
+) -> dict[str, Any]:
+    """The verdict on a challenger, at the level that the ledger of the work folder gives this gate; its record.
 
     Args:
+        first: Says which kind of look it is; None where the baseline is the candidate, and this is only the screen.
         updates: The figures of the updates that made the challenger.
         false_accepts: The share of failures that the graders might accept; None where the profile does not ask.
-        trained: Whether the challenger is another policy than the one that training began with.
+        trained: Whether the challenger is another policy than the one that training began with; if not, nothing is asked.
     """
     measured = [update[FIDELITY] for update in updates if FIDELITY in update]
     asked: dict[str, Any] = {}
@@ -88,16 +95,14 @@ def gate_policy(
         asked["false_accepts"] = false_accepts
     if not trained:
         asked["trained"] = False
-    evidence = evidence_of(challenger, baseline)
-    look = look_at(run, evidence, baseline_name)
-    entry = decide_gate(
-        run,
-        challenger=challenger,
-        baseline=baseline,
-        baseline_name=baseline_name,
-        look_number=look.number,
-        spent=look.spent,
-        **asked,
-    )
-    note_verdict(run.config.work_dir, evidence, entry.result["verdict"])
-    return entry
+    if first is None:
+        asked["level"] = SCREEN
+    evidence, noted = evidence_of(challenger, baseline), trained and first is not None
+    look = look_at(run, evidence, baseline_name, first) if noted and first else Look()
+    entry = decide_gate(run, challenger=challenger, baseline=baseline, baseline_name=baseline_name, look=asdict(look), **asked)
+    if noted:
+        note_verdict(run.config.work_dir, evidence, entry.result["verdict"])
+    found: dict[str, Any] = entry.result
+    if found["cause"] == "too_few_tasks" and (cost := cost_of_the_plan(run.config.gate, look, found["p_value"])):
+        found = {**found, "reasons": [*found["reasons"], cost], "advice": cost}
+    return found

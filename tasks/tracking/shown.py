@@ -17,6 +17,7 @@ from tracewheel.dashboard.files import QUALITY_PAGE
 from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.evaluation.wording import gain_of
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import read_intake
 from tracewheel.policy.adapters import ADAPTER
@@ -201,7 +202,7 @@ def version_tags(run: FinishedRun) -> dict[str, str]:
     low, high = gate.get("interval") or (None, None)
     datasets, git = lineage.get("datasets") or {}, lineage.get("git") or {}
     found = {
-        "gain": gate.get("difference"),
+        "gain": gain_of(gate),
         "gain_interval": f"{low:.4f} to {high:.4f}" if low is not None else None,
         "baseline": gate.get("baseline"),
         "success": (run.summary.get("success") or {}).get("rl"),

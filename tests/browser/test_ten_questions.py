@@ -27,7 +27,9 @@ def open_run(reviewer, state):
 
 def test_why_was_this_refused(reviewer):
     open_run(reviewer, "refused")
-    assert re.search(r"over champion is not certain: its .*% interval is .* to ", reviewer.page.inner_text("main"))
+    said = reviewer.page.inner_text("main")
+    assert re.search(r"Not promoted: .* points on 60 tasks against the champion", said)
+    assert re.search(r"lies between -.* and \+.* points \(.*% confidence\)", said)
 
 
 def test_which_tasks_got_worse(reviewer):

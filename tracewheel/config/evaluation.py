@@ -222,7 +222,9 @@ class GateConfig(Strict):
 
     A policy's figure is `greedy_weight` times greedy success plus the rest times sampled success. `confidence` is that of
     the two-sided interval of the difference, over all gates of a year together; `gates_per_year` is how many it is divided
-    between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `family_margin` is the largest drop
+    between: 365 for a run each night, 52 for one each week, 1 for a single comparison. `promise` is what that error is: of a
+    year (`yearly`, with candidates that keep their evidence), of a night (`nightly`), or `expected_loss`, which promotes what
+    is expected to gain ten times what it may lose. `family_margin` is the largest drop
     allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. A run whose programs were
     trained on with a fidelity below 0.99 is refused (docs/gateway.md).
     `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
@@ -232,6 +234,7 @@ class GateConfig(Strict):
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
     gates_per_year: Count = 365
+    promise: Literal["yearly", "nightly", "expected_loss"] = "yearly"
     greedy_weight: Share = 0.5
     family_margin: Share = 0.1
     min_pairs: Count = 20

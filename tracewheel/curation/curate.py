@@ -21,6 +21,8 @@ from tracewheel.curation.curated_folder import (
     OUTCOME_COLUMNS,
     OUTCOMES_FILE,
     REPORT_FILE,
+    RESERVE,
+    RESERVE_FILE,
     SPLITS,
     SPLITS_FILE,
     TASKS_FILE,
@@ -96,6 +98,7 @@ def curate(
     - duplicates.parquet: clusters of duplicate traces.
     - contamination.parquet: traces that contain a benchmark item, with its file and line.
     - evidence.json, counted.parquet: successes and failures by task and the traces counted in them, for the next curation.
+    - reserve.parquet: the same of the test side's tasks beyond its sets, on which the gate confirms a candidate.
     - splits.parquet: the record of splits, for the next curation.
     - outcomes.parquet: the outcome of each trace of a usable task, in a set or not, for the test of drift.
     - report.json: the returned report; `reopened` names tasks whose outcomes have changed since an earlier curation.
@@ -214,8 +217,10 @@ class _Curation:
         dropped |= quotes
         tasks["split"] = splits.split.reindex(tasks.index).fillna("")
         check_held_out_tier(tasks)
-        in_use = tasks[tasks["split"] != ""].drop(columns=["first_seen", "last_seen"])
+        unlinked = tasks.drop(columns=["first_seen", "last_seen"])
+        in_use = unlinked[tasks["split"] != ""]
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
+        reserve = unlinked.set_index("id").loc[splits.reserve].reset_index().assign(split=RESERVE)
         episodes = self._episodes(in_use)
         leaks = check_leaks(
             in_use, episodes.rename(columns={"id": "trace_id"}), linking, splits.record, allow=self.config.allow_leak
@@ -223,6 +228,7 @@ class _Curation:
 
         out.mkdir(parents=True, exist_ok=True)
         in_use.to_parquet(out / TASKS_FILE, index=False)
+        self._with_states(reserve).to_parquet(out / RESERVE_FILE, index=False)
         clusters.to_parquet(out / DUPLICATES_FILE, index=False)
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False

@@ -14,13 +14,18 @@ REPORT_FILE, QUALITY_FILE = "report.json", "quality.json"
 OUTCOME_COLUMNS = ("trace_id", "task_id", "family", "success", "created")
 TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)
+# Tasks of the test side beyond the held-out set, on which a gate's candidate is confirmed, for so many nights.
+RESERVE, RESERVE_FILE, RESERVED_NIGHTS = "reserve", "reserve.parquet", 5
 
 
 def load_tasks(curated: Path, split: str) -> list[Task]:
-    """The tasks of one split, from a folder that `curate` wrote."""
+    """The tasks of one split, or of the reserve, from a folder that `curate` wrote; earlier versions wrote no reserve."""
     import pandas
 
-    frame = pandas.read_parquet(curated / TASKS_FILE)
+    path = curated / (RESERVE_FILE if split == RESERVE else TASKS_FILE)
+    if split == RESERVE and not path.is_file():
+        return []
+    frame = pandas.read_parquet(path)
     rows = frame[frame["split"] == split].to_dict("records")
     return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config import CurationConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TRAIN, VALIDATION
+from tracewheel.curation.curated_folder import HARDER, HELD_OUT, RESERVED_NIGHTS, TRAIN, VALIDATION
 from tracewheel.curation.fitting import fit_by_time, found
 from tracewheel.curation.side_replay import Components, TraceLinks, side_of
 from tracewheel.curation.split_record import (
@@ -69,14 +69,15 @@ class Candidates:
 
 @dataclass(frozen=True)
 class KeptSplits:
-    """The split of each kept task ("" for unused ones), the record for the next curation, the ledger, and the settings that
-    were fitted to the logs.
+    """The split of each kept task ("" for unused ones), the record for the next curation, the ledger, the settings that were
+    fitted to the logs, and the reserve: tasks of the test side beyond its sets, those first that were there first.
     """
 
     split: pandas.Series
     record: SplitRecord
     ledger: dict[str, Any]
     fitted: dict[str, int] = field(default_factory=dict)
+    reserve: list[str] = field(default_factory=list)
 
 
 def keep_splits(links: TraceLinks, tasks: Candidates, config: CurationConfig, earlier: SplitRecord | None = None) -> KeptSplits:
@@ -124,8 +125,9 @@ class _Keeping:
             self._place_components()
             self._rotate()
             split = self._fill()
+        reserve = [] if temporal else self._reserve(split)
         record = self._record(split)
-        return KeptSplits(split, record, self._ledger(split, record), self._fitted)
+        return KeptSplits(split, record, self._ledger(split, record), self._fitted, reserve)
 
     def _task_keys(self) -> list[tuple[int, str]]:
         keys = self._links.keys
@@ -245,6 +247,11 @@ class _Keeping:
                 )
             split_of |= dict.fromkeys(filled(candidates, self._sizes()[split], self._config.recent_share, seen), split)
         return self._tasks.kept["id"].map(lambda task_id: split_of.get(task_id, ""))
+
+    def _reserve(self, split: pandas.Series) -> list[str]:
+        used = set(self._tasks.kept.loc[split != "", "id"])
+        unused = [task_id for task_id in self._candidates()[HELD_OUT] if task_id not in used]
+        return unused[: RESERVED_NIGHTS * self._config.held_out_tasks]
 
     def _seen_since(self) -> list[str]:
         """The task of each trace from the first on whose task the first draw did not know, in the order of time."""

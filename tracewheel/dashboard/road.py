@@ -15,6 +15,7 @@ from tracewheel.curation.quality import run_funnel
 from tracewheel.dashboard.measured import Evaluation, held_out, read_small
 from tracewheel.dashboard.progress import Progress
 from tracewheel.dashboard.text import percent, points, thousands
+from tracewheel.evaluation.wording import gain_of
 from tracewheel.operations.intake_record import INTAKE_FILE
 
 Stands = Literal["done", "now", "halted", "ahead"]
@@ -158,8 +159,8 @@ def _gate(run: FinishedRun) -> Station:
     if not gate:
         return Station("Gate", page="#gate")
     notes = []
-    if gate.get("difference") is not None:
-        notes.append(f"{points(gate['difference'])} points over")
+    if (gain := gain_of(gate)) is not None:
+        notes.append(f"{points(gain)} points over")
         notes.append(str(gate.get("baseline", "")).replace("_", " ")[:28])
     if gate.get("gained") is not None:
         notes.append(f"{gate['gained']} gained, {gate['lost']} lost")

@@ -20,6 +20,7 @@ from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, LOOP_FILE, SUM
 from tracewheel.core.run_state import CRASHED, RUNNING, STATE_FILE
 from tracewheel.dashboard.library import Library, Place, sign
 from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.evaluation.wording import gain_of
 from tracewheel.report.doctor.finding import SEVERITIES, worst
 
 FINDINGS_FILE = "doctor.json"
@@ -41,7 +42,7 @@ class RunRow:
         started, ended: ISO 8601; "" where they are not known.
         baseline: The policy to beat.
         before, after: Greedy success on held-out tasks of the baseline and of the policy after RL.
-        gain: The gate's difference.
+        gain: The gain of the gate's verdict: of a promotion the one to expect.
         seconds, tokens: What was spent, reused results included.
         money: In `currency`, where prices are set.
         per_point: Seconds, tokens and money for each point gained.
@@ -204,7 +205,7 @@ def _gate(values: dict[str, Any]) -> dict[str, Any]:
     return {
         "verdict": str(values.get("verdict") or ""),
         "baseline": str(values.get("baseline") or ""),
-        "gain": values.get("difference"),
+        "gain": gain_of(values),
         "gain_interval": tuple(values.get("interval") or ()),
     }
 

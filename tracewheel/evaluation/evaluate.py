@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,18 +110,20 @@ def evaluate_split(
     *,
     samples: int | None = None,
     repeat: int = 0,
+    only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The evaluation stage: `evaluate` on the tasks of a split, with the seed of that split.
+    """The evaluation stage: `evaluate` on the tasks of a split, or of the reserve, with the seed of that split.
 
     Args:
         curated: The curation stage's output.
         split: On `validation`, by which iterations are chosen, the training rubric scores; on the others `evaluation.rubric`.
         samples: Sampled episodes per task; by default one on `validation`, none on `harder`, else `evaluation.samples`.
         repeat: Number of a repeated evaluation, which has another seed.
+        only: Ids of the tasks to play; by default all of the split.
     """
     if samples is None:
         samples = samples_on(split, config.evaluation)
-    tasks = load_tasks(curated, split)
+    tasks = [task for task in load_tasks(curated, split) if only is None or task.id in only]
     seed = evaluation_seed(config.seed, split, repeat)
     known, held_out = load_components(curated), split != VALIDATION
     return evaluate(config, policy, tasks, out, samples=samples, seed=seed, held_out=held_out, components=known)

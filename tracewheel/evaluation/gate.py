@@ -20,6 +20,7 @@ from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
 from tracewheel.evaluation.paired_outcomes import Paired, check_results, common_components, pair, read_outcomes
 from tracewheel.evaluation.power import describe_power
 from tracewheel.evaluation.refusal import Found, refusal_of
+from tracewheel.evaluation.winners import expected_gain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +64,7 @@ class Verdict:
             widens it.
         power: What this gate could see; see `power.describe_power`.
         cause: Of a refusal, one of `refusal.CAUSES`; `says` is its sentence, `advice` the next thing to do.
+        expected_gain: Of a promotion, the gain to expect, which is less than the measured one; see `winners.expected_gain`.
     """
 
     verdict: Literal["promoted", "refused"]
@@ -91,6 +93,7 @@ class Verdict:
     cause: str | None = None
     says: str | None = None
     advice: str | None = None
+    expected_gain: float | None = None
 
     @property
     def promoted(self) -> bool:
@@ -107,6 +110,7 @@ def decide(
     *,
     baseline: str = "champion",
     look: Look | None = None,
+    level: float | None = None,
     false_accepts: float | None = None,
     trained: bool = True,
 ) -> Verdict:
@@ -123,6 +127,7 @@ def decide(
         champion: The same for the policy to beat.
         baseline: Name of the policy to beat.
         look: The place of this gate in the sequence; by default the first.
+        level: Of the tests, in place of the one that this look has.
         false_accepts: The share of failures that the graders might accept; see `explained_by_false_accepts`.
         trained: Whether the challenger is another policy than the one that training began with.
 
@@ -132,7 +137,7 @@ def decide(
     check_results(challenger, "challenger")
     check_results(champion, baseline)
     look = look or Look()
-    level = level_of(config, look)
+    number, level = (look.number, level_of(config, look)) if level is None else (None, level)
     common = sorted(set(challenger["task_id"]) & set(champion["task_id"]))
     new, old = (table.set_index("task_id").loc[common] for table in (challenger, champion))
     ours, theirs = read_outcomes(new), read_outcomes(old)
@@ -190,7 +195,7 @@ def decide(
         lost=int((paired.greedy < 0).sum()),
         p_value=sign_flip_p(paired.lowest, paired.components),
         level=level,
-        look=look.number,
+        look=number,
         greedy_difference=_mean(paired.greedy),
         sampled_difference=_mean(paired.sampled),
         missing=missing,
@@ -203,6 +208,7 @@ def decide(
         cause=why.cause if why else None,
         says=why.says if why else None,
         advice=why.advice if why else None,
+        expected_gain=None if failed else _expected(paired, level),
     )
 
 
@@ -216,8 +222,9 @@ def held_to_fidelity(config: GateConfig, verdict: Verdict, fidelity: float) -> V
         verdict="refused",
         reasons=[reason, *(verdict.reasons if not verdict.promoted else [])],
         cause="unfaithful",
-        says="the policy was not trained on what programs were told",
-        advice="metrics.json of the updates says which share fell short (docs/gateway.md)",
+        says=f"only {fidelity:.1%} of the training is faithful to what programs were told; {MIN_FIDELITY:.0%} is needed",
+        advice="look at Fidelity on the run's page: it says which tokens or rows were lost",
+        expected_gain=None,
     )
 
 
@@ -361,9 +368,10 @@ def _shown(
     ]
 
 
-def in_words(gate: Mapping[str, Any]) -> list[str]:
-    """A verdict's record as sentences: its cause first, then the evidence, then what to do."""
-    return [str(one) for one in (gate.get("says"), *gate.get("reasons", ()), gate.get("advice")) if one]
+def _expected(paired: Paired, level: float) -> float:
+    """The gain to expect of a promotion. Its standard error is the one by which the test saw the gain."""
+    error = float(paired.lowest.mean()) / gain_z(paired.lowest, paired.components)
+    return expected_gain(float(paired.seen.mean()), [(error, level)])
 
 
 def _listed(names: list[str]) -> str:

@@ -9,6 +9,7 @@ from tracewheel.config import GateConfig
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN
 from tracewheel.evaluation.paired_outcomes import Outcomes, Paired
 from tracewheel.evaluation.power import POWER, USUAL_SPREAD, tasks_needed
+from tracewheel.evaluation.wording import measured, policy_words, tasks
 
 Cause = Literal[
     "no_budget",
@@ -21,9 +22,11 @@ Cause = Literal[
     "false_accepts",
     "unfaithful",
     "other",
+    "waits",
 ]
+# `waits` is no failing: the challenger is the candidate (`candidate.waits`).
 CAUSES: tuple[Cause, ...] = get_args(Cause)
-MEND_EPISODES = "see their stop reasons on the dashboard's episodes page, mend the environment or the verifier, and run again"
+MEND_EPISODES = "read their stop reasons (dashboard, Episodes), mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
 
 
@@ -72,10 +75,12 @@ class Found:
 
 def refusal_of(found: Found) -> Refusal:
     """The cause of a refusal: the first that applies, from "could not be asked" to "not certain enough"."""
-    for rule in (_no_budget, _unscored, _never_succeeds, _nothing_learnt, _harmed, _not_better, _too_few_tasks, _false_accepts):
+    for rule in (_nothing_learnt, _no_budget, _unscored, _never_succeeds, _harmed, _not_better, _too_few_tasks, _false_accepts):
         if refusal := rule(found):
             return refusal
-    return Refusal("other", "a condition of the gate does not hold", "the reasons below say which")
+    return Refusal(
+        "other", "a condition of the gate does not hold", "read which in `reasons` of gate.json, or on the run's page"
+    )
 
 
 def _false_accepts(found: Found) -> Refusal | None:
@@ -83,7 +88,7 @@ def _false_accepts(found: Found) -> Refusal | None:
         return None
     return Refusal(
         "false_accepts",
-        "false accepts of the graders could explain the gain",
+        f"{_measured(found)}, but graders that let failures pass could explain it",
         "mend the graders that `tracewheel audit` names, or audit them on more tasks",
     )
 
@@ -93,7 +98,7 @@ def _no_budget(found: Found) -> Refusal | None:
         return None
     return Refusal(
         "no_budget",
-        f"the year's error budget is spent: it was planned for {found.config.gates_per_year} gate(s)",
+        f"this year's error budget is spent, so nothing is promoted: it was planned for {found.config.gates_per_year:,} gates",
         ANOTHER_PLAN,
     )
 
@@ -103,7 +108,7 @@ def _unscored(found: Found) -> Refusal | None:
     if found.gain_unless_missing and not found.gain:
         return Refusal(
             "unscored",
-            f"a gain is seen, but {missing} episodes could not be played or scored, and count at their worst",
+            f"{_measured(found)}, but not certainly: {missing:,} episodes could not be played or scored",
             MEND_EPISODES,
         )
     if pairs >= max(found.config.min_pairs, found.offered / 2):
@@ -111,13 +116,13 @@ def _unscored(found: Found) -> Refusal | None:
     if missing:
         return Refusal(
             "unscored",
-            f"too few tasks are scored for both policies: {missing} episodes could not be played or scored",
+            f"only {pairs:,} of {tasks(found.offered)} could be compared: {missing:,} episodes could not be played or scored",
             MEND_EPISODES,
         )
     return Refusal(
         "too_few_tasks",
-        f"{pairs} held-out tasks are fewer than gate.min_pairs, {found.config.min_pairs}",
-        "log more tasks, or raise curation.held_out_tasks",
+        f"only {tasks(pairs)} could be compared, and the gate asks for {found.config.min_pairs:,} (gate.min_pairs)",
+        "log more tasks, or hold out more of them (curation.held_out_tasks)",
     )
 
 
@@ -126,22 +131,20 @@ def _nothing_learnt(found: Found) -> Refusal | None:
         return None
     return Refusal(
         "nothing_learnt",
-        "nothing was learnt: no iteration was better on the validation split than the policy that training began with, so "
-        "the challenger is that policy",
-        "look at the learning curve and at `tracewheel doctor`; then try more iterations (training.iterations), another "
-        "learning rate (learner.learning_rate: auto), or more training tasks",
+        "RL improved on no validation iteration; the challenger is the starting policy",
+        "run `tracewheel doctor`: it says whether iterations, learning rate or training tasks are short",
     )
 
 
 def _never_succeeds(found: Found) -> Refusal | None:
     if _rate(found.ours) != 0.0:
         return None
-    other = "; nor does the policy to beat" if _rate(found.theirs) == 0.0 else ""
+    other = f", nor does {policy_words(found.baseline)}" if _rate(found.theirs) == 0.0 else ""
     return Refusal(
         "never_succeeds",
-        f"the challenger succeeds on no held-out task{other}: without a success there is nothing to reinforce",
-        "read some episodes (dashboard, or `tracewheel doctor`): are they cut off (rollout.max_tokens), malformed (the base's "
-        "tool format), or wrong? Then take a stronger base, easier tasks first, or more successful logs for the warm start",
+        f"it solves none of {tasks(len(found.ours.greedy))}{other}",
+        "read some episodes (dashboard, Episodes): cut off (rollout.max_tokens), malformed (the base's tool format) or wrong? "
+        "Without a success there is nothing to reinforce",
     )
 
 
@@ -150,9 +153,8 @@ def _harmed(found: Found) -> Refusal | None:
         return None
     return Refusal(
         "harmed",
-        f"better on average, but worse in {', '.join(found.harmed)}",
-        "see which tasks it lost (dashboard, the gate's changes), add training tasks of that kind, or allow a larger fall "
-        "(gate.family_margin)",
+        f"{_measured(found)}, but worse in {', '.join(found.harmed)}",
+        "read the tasks it lost (dashboard, Gate), and add training tasks of that kind",
     )
 
 
@@ -160,15 +162,11 @@ def _not_better(found: Found) -> Refusal | None:
     mean = float(found.paired.seen.mean())
     if found.gain or mean > 0.0:
         return None
-    if not found.paired.seen.any():
-        says = f"not better: it solves the same held-out tasks as {found.baseline}"
-    else:
-        says = f"not better: {100 * mean:+.1f} points against {found.baseline} on the held-out tasks"
     return Refusal(
         "not_better",
-        says,
-        "compare the learning curve on validation with the training reward: flat means that tasks are too hard or too easy "
-        "(difficulty on the dashboard), a rise that held-out tasks do not share means too few training tasks",
+        _measured(found) if found.paired.seen.any() else f"it solves the same tasks as {policy_words(found.baseline)}",
+        "look at the learning curve (dashboard): where the training reward rose and validation did not, train on more tasks; "
+        "where both are flat, on easier or harder ones",
     )
 
 
@@ -181,10 +179,14 @@ def _too_few_tasks(found: Found) -> Refusal | None:
     needed = tasks_needed(mean, spread, found.level)
     return Refusal(
         "too_few_tasks",
-        f"better by {100 * mean:.1f} points, but not certainly with {len(seen)} held-out tasks",
-        f"a gain of this size is seen with {POWER:.0%} power on {max(needed, len(seen) + 1)} tasks: hold out more "
-        "(curation.held_out_tasks), or train for a larger gain",
+        f"{_measured(found)}, which may be chance",
+        f"hold out {max(needed, len(seen) + 1):,} tasks (curation.held_out_tasks), on which a gain of this size is promoted in "
+        f"{POWER:.0%} of the runs, or train for a larger one",
     )
+
+
+def _measured(found: Found) -> str:
+    return measured(float(found.paired.seen.mean()), len(found.paired.seen), found.baseline)
 
 
 def _rate(outcomes: Outcomes) -> float | None:

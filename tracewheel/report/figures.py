@@ -94,6 +94,7 @@ def gate_metrics(gate: Mapping[str, Any]) -> dict[str, Any]:
     figures = {
         "verdict": gate.get("verdict"),
         "difference": gate.get("difference"),
+        "expected_gain": gate.get("expected_gain"),
         "low": low,
         "high": high,
         "p_value": gate.get("p_value"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracewheel import __version__
-from tracewheel.evaluation.gate import in_words
+from tracewheel.evaluation.wording import in_words
 from tracewheel.policy.base_card import UNKNOWN
 from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts, learned_rows, run_rows
 
@@ -22,6 +22,7 @@ NAMES = {
     "warm_start_verified": "warm start, verified logs",
     "untrained": "base, fresh adapter",
     "champion": "champion before",
+    "candidate": "candidate before",
     POLICY: "this policy",
 }
 FORMS = {
@@ -205,14 +206,7 @@ def _cell(figure: Figure | None) -> str:
 def _gate(run: RunFacts | None) -> str:
     if run is None or not run.gate:
         return _wrapped("No gate has judged it, as far as is known.")
-    gate = run.gate
-    baseline = str(gate.get("baseline"))
-    told = f"**{gate.get('verdict')}**, compared with {NAMES.get(baseline, baseline)} on {gate.get('pairs')} tasks"
-    difference, interval = gate.get("difference"), gate.get("interval")
-    if difference is not None and interval:
-        told += f": difference {difference:+.3f}, interval {interval[0]:+.3f} to {interval[1]:+.3f}"
-    reasons = "\n".join(_wrapped(f"- {reason}", "  ") for reason in in_words(gate))
-    return _wrapped(f"{told}.") + (f"\n\n{reasons}" if reasons else "")
+    return "\n".join(_wrapped(f"- {sentence}", "  ") for sentence in in_words(run.gate))
 
 
 def _lineage(exported: Exported, run: RunFacts | None) -> str:

@@ -22,6 +22,7 @@ LABELS = {
     "deployed": ("Deployed agent, as logged", "Deployed"),
     "base": ("Base", "Base"),
     "champion": ("Champion", "Champion"),
+    "candidate": ("Candidate", "Candidate"),
     "warm_start": ("Warm start, all logs", "Warm, all"),
     "warm_start_verified": ("Warm start, verified logs", "Warm, verified"),
     "untrained": ("Base, fresh adapter", "Fresh adapter"),

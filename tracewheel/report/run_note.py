@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.evaluation.gate import in_words
+from tracewheel.evaluation.wording import in_words
 
 BARS = "▁▂▃▄▅▆▇█"
 FIGURES = {"success": "held-out, greedy", "sampled": "held-out, sampled", "harder": "harder tier, greedy"}
@@ -21,8 +21,7 @@ def run_note(summary: Mapping[str, Any], changes: Sequence[Mapping[str, Any]], f
     """
     gate = summary["gate"]
     parts = [
-        f"**{str(gate['verdict']).capitalize()}**, compared with {gate.get('baseline', 'no policy')}",
-        "\n".join(f"- {reason}" for reason in in_words(gate)),
+        "\n".join(f"- {sentence}" for sentence in in_words(gate)),
         _table(summary),
         _curve(summary.get("validation") or {}),
         _changed(changes),

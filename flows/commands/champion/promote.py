@@ -119,35 +119,27 @@ def _registered(config: RetrainConfig, run: Any, weights: Path, verdict: dict[st
 
 def refuse_or(gate: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """The result; a refusal is raised with it, for the exit code."""
-    from tracewheel.evaluation.gate import in_words
+    from tracewheel.evaluation.wording import in_words
 
     if gate["verdict"] == "refused":
-        raise GateRefused("; ".join(in_words(gate)), result)
+        raise GateRefused(" ".join(in_words(gate)), result)
     return result
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
+    from tracewheel.evaluation.wording import in_words
+
     promoted = result["verdict"] == "promoted"
-    interval = result.get("interval")
-    rows = [
-        ("compared with", str(result["baseline"])),
-        ("difference", _signed(result.get("difference"))),
-        ("interval", f"{_signed(interval[0])} to {_signed(interval[1])}" if interval else "–"),
-        ("p value", number(result.get("p_value"))),
-    ]
+    rows = [("compared with", str(result["baseline"])), ("p value", number(result.get("p_value")))]
     if "model_version" in result:
         rows.append(("registered as", f"version {result['model_version']}"))
     return Card(
         f"Gate: {result['verdict']}",
         rows,
-        look_at="; ".join(result["reasons"]),
+        look_at=" ".join(in_words(result)),
         tone="good" if promoted else "warning",
         next=[f"tracewheel {'runs status' if promoted else 'doctor'} {profile_words(options)}"],
     )
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}"
 
 
 COMMAND = Command(

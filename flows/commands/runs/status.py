@@ -17,6 +17,7 @@ from tracewheel.core.run_state import RUNNING
 def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, prefect=True)
     from tasks.records.decisions import last_decision
+    from tasks.records.gate_ledger import waiting_candidate
     from tasks.tracking.registry import find_champion
     from tasks.tracking.tracking import waiting_runs
     from tracewheel.core.run_record import find_runs
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "runs": runs,
         "champion": champion.to_record() if champion else None,
         "note": says,
+        "candidate": waiting_candidate(config.work_dir),
         "decision": last_decision(config.work_dir),
         "waiting": len(waiting_runs(config.work_dir)),
         "held_batches": [batch.to_record() for batch in Batches(config.work_dir).all() if batch.state == HELD],
@@ -63,6 +65,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         again = f", and {number(line['ticks'] - 1)} times since without new logs" if line["ticks"] > 1 else ""
         what = f"{'started' if line['starts'] else 'skipped'}{again}: {line['why']}"
         rows.append(("last decision", f"{line['at'][:16].replace('T', ' ')} {what}"))
+    if line := result.get("candidate"):
+        rows.append(("candidate", f"of run {line['run']}, {line.get('why', 'not played on fresh tasks yet')}"))
     if waiting := result.get("waiting"):
         rows.append(("for MLflow", f"{number(waiting)} runs wait; tracewheel runs sync {profile} delivers them"))
     done, running = runs and runs[0]["report"], runs and runs[0]["state"] == RUNNING

@@ -57,6 +57,9 @@ def poisoned(shown, tmp_path_factory):
             _poison_table(file, numbers)
     for record in [path.parent for path in work.glob("*/lineage.json")]:
         _poison_record(record)
+    waits = {"planned": 9, "nights": [{"run": text, "at": text, "tasks": 1, "difference": 0.1} for text in TEXTS]}
+    gates = [dict.fromkeys(("run", "baseline", "began", "verdict", "why"), ALL) | {"candidate": waits}]
+    (work / "gates.json").write_text(json.dumps(gates))
     for ingest in work.glob("store/ingest-*"):
         report = json.loads((ingest / "report.json").read_text())
         report |= {"redacted": {ALL: 3}, "by_format": {ALL: 1}, "by_reason": {ALL: 2, "not JSON": 2}}
@@ -78,9 +81,9 @@ def pages(poisoned):
     found, seen = {}, {}
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False, raise_server_exceptions=False) as visitor:
         for place in app.state.desk.library.places.values():
-            while not app.state.desk.indexes.fresh(place).is_whole:
+            while not app.state.desk.digests.of(place).is_whole:
                 pass
-        starts = ["/", "/search?q=alert", "/lineage", "/help", "/compare"]
+        starts = ["/", "/candidates", "/search?q=alert", "/lineage", "/help", "/compare"]
         for place, run_id in app.state.desk.library.runs():
             starts += [f"/runs/{place.name}/{run_id}{path}" for path in OF_A_RUN]
         waiting = [*starts, *(f"/lineage?user={name}" for name in ("x%3Cscript%3E", "%22%3E%3Cimg%20src%3Dx%3E"))]

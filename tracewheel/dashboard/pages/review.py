@@ -18,6 +18,7 @@ from tracewheel.dashboard.review import REASONS, labels_at, queue_of, scores_at
 from tracewheel.dashboard.sources import NO_PART, PARTS, Source, source_at, sources_of
 from tracewheel.dashboard.transcript import tools_of_run, transcript_of
 from tracewheel.dashboard.view import Ask, Crumb, Tab, page
+from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.approval import DECISIONS, approval_of
 from tracewheel.operations.labels import LABELS, WITHDRAWN, Label, add_label, between_people, calibrate, counts, labels_of
 
@@ -35,7 +36,7 @@ def review(ask: Ask) -> dict[str, Any]:
     several, agreeing = between_people(labels)
     return {
         "approval": approval_of(run.record.path),
-        "gate": run.gate,
+        "verdict": in_words(run.gate),
         "decides": ask.desk.decide is not None,
         "folder": run.record.path,
         "queue": queue_of(run),

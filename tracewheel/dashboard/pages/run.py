@@ -13,12 +13,14 @@ from tracewheel.dashboard import findings, road
 from tracewheel.dashboard.charts import axis_of
 from tracewheel.dashboard.curves import OF_PROGRAMS, learning_curves, rubric_rows
 from tracewheel.dashboard.measured import Evaluation, evaluations_of, held_out
+from tracewheel.dashboard.pages.candidates import confirmation_of
 from tracewheel.dashboard.pictures import road_picture
 from tracewheel.dashboard.progress import below, certificates_of, least_of, progress_of
 from tracewheel.dashboard.run_rows import RunRow
 from tracewheel.dashboard.sources import stored_sources
 from tracewheel.dashboard.task_matrix import tasks_of
 from tracewheel.dashboard.view import Ask, Tab, address, page
+from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.intake_record import sentences
 from tracewheel.report.results import AFTER
 
@@ -41,6 +43,7 @@ def overview(ask: Ask) -> dict[str, Any]:
         "splits": " ".join((run.summary.get(name) or {}).get("says", "") for name in ("splits", "held_out_shared")).strip(),
         "aim": findings.aim_of(run, after),
         "gate": run.gate,
+        "verdict": in_words(run.gate) if run.gate else [],
         "summary": run.summary,
         "results": results,
         "after": after,
@@ -48,6 +51,7 @@ def overview(ask: Ask) -> dict[str, Any]:
         "evaluated": {name: one.entry for name, one in held_out(evaluations).items()},
         "rubrics": rubric_rows(run, held_out(evaluations)),
         "families": families,
+        "candidate": confirmation_of(ask.desk.library.place(ask.path["place"]), run.run_id),
         "axis": axis_of(_ends(families, run.gate)),
         "changes": changes,
         "prompts": {name: str(task["prompt"]) for name, task in tasks_of(run, "held_out").items()} if changes else {},

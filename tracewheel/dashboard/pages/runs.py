@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracewheel.dashboard.curves import Curve
+from tracewheel.dashboard.pages.candidates import waiting
 from tracewheel.dashboard.progress import progress_of
 from tracewheel.dashboard.run_rows import RunRow
 from tracewheel.dashboard.view import Ask, Crumb, address, page
@@ -145,6 +146,7 @@ def runs(ask: Ask) -> dict[str, Any]:
         "places": list(library.places),
         "champions": promoted,
         "curve": champion_curve(promoted),
+        "candidates": waiting(library),
         "running": [(row, progress_of(library.run(row.place, row.run_id))) for row in running],
     }
 
