@@ -147,7 +147,7 @@ class _Session:
         turn = self._turn_of_message.get(key)
         if turn is None:
             turn = self._turn_of_message[key] = self._add(_Turn(line, self._parent(line), []))
-        turn.blocks += [block for block in blocks if block not in turn.blocks]
+        turn.blocks = _grown(turn.blocks, blocks)
         turn.usage = object_field(message, "usage") or turn.usage
         turn.ended = ending(message) or turn.ended
         self._turn_of_line[line.line] = turn
@@ -197,6 +197,28 @@ class _Session:
         path = _path(leaf)
         left = [turn for turn in path if self._first_after[_after(turn)] is not turn or (is_unnamed and turn is path[0])]
         return f"{name}/{left[-1].line.value.get('uuid') or left[-1].line.line}" if left else name
+
+
+def _grown(known: list[Any], blocks: list[Any]) -> list[Any]:
+    """The blocks of a response with those of its next line, which may repeat them, or hold more of a text or call."""
+    whole = list(known)
+    for position, block in enumerate(blocks):
+        earlier = known[position] if position < len(known) else None
+        if isinstance(block, dict) and isinstance(earlier, dict) and _goes_on(earlier, block):
+            whole[position] = block
+        elif block not in whole:
+            whole.append(block)
+    return whole
+
+
+def _goes_on(earlier: dict[str, Any], later: dict[str, Any]) -> bool:
+    """Whether a block is a later version of another: the same call, or a text that begins with it."""
+    if earlier.get("type") != later.get("type"):
+        return False
+    if later.get("type") == "tool_use":
+        return earlier.get("id") == later.get("id")
+    texts = [next((block[key] for key in ("text", "thinking") if isinstance(block.get(key), str)), "") for block in (earlier, later)]
+    return bool(texts[0]) and texts[1].startswith(texts[0])
 
 
 def _after(turn: _Turn) -> tuple[str, int]:
@@ -287,10 +309,12 @@ def read(value: Any, place: Place) -> Trace:
 def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
     """A turn and the results of its calls. As in Claude Code, calls that got no result before the next turn are left out."""
     if turn.role == "user":
-        content = read_parts([block for block in turn.blocks if block is not None])
+        content = read_parts([block for block in turn.blocks if block is not None], "\n")
         replies = [{"role": "tool", "tool_call_id": result["id"], "content": result["content"]} for result in content.results]
         return replies if content.text is None and replies else [*replies, {"role": "user", "content": content.text or ""}]
-    content = read_parts([block for block in turn.blocks if not isinstance(block, dict) or block.get("type") != "tool_use"])
+    content = read_parts(
+        [block for block in turn.blocks if not isinstance(block, dict) or block.get("type") != "tool_use"], "\n\n"
+    )
     calls = [call for call in turn.calls if is_last or str(call.get("id")) in turn.results]
     message: dict[str, Any] = {"role": "assistant", "content": content.text}
     if calls:

@@ -13,6 +13,7 @@ from tracewheel.core.endings import UNFINISHED, ending, with_ending
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import (
+    APART,
     CALL_KEYS,
     RESULT_KEYS,
     TEXTS,
@@ -46,6 +47,7 @@ ROLE_NAMES = {
     "System": "system",
     "TOOL": "tool",
     "Tool": "tool",
+    "toolResult": "tool",
 }
 PARTS = {"type", "text", *CALL_KEYS, *RESULT_KEYS}  # keys of which each part has one
 CALL_IDS = ("toolCallId", "tool_call_id", "toolUseId", "call_id")
@@ -179,7 +181,7 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
     said = _content_of(item)
     if role == "tool" and _is_data(said):
         said = as_text(said)
-    steps = read_steps(said) if role == "assistant" else [read_parts(said)]
+    steps = read_steps(said) if role == "assistant" else [read_parts(said, APART)]
     last = steps[-1]
     last.calls.extend(
         call for call in _calls_of(item) if not any(_is_same_call(call, one) for step in steps for one in step.calls)
@@ -189,7 +191,7 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
         last.text = item["refusal"]
     if role == "tool" and not last.results:
         call_id = identity_of(item.get("tool_call_id") or item.get("toolCallId"))
-        return [_result({"id": call_id, "name": item.get("name"), "content": last.text or ""})]
+        return [_result({"id": call_id, "name": item.get("name") or item.get("toolName"), "content": last.text or ""})]
     messages: list[dict[str, Any]] = []
     for step in steps:
         results = [_result(result) for result in step.results]

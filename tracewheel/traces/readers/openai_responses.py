@@ -87,7 +87,7 @@ def _read_item(item: dict[str, Any], dialogue: Dialogue) -> None:
     if "role" in item:
         _read_message(item, dialogue)
     elif kind == "reasoning":
-        if dialogue.has_text:
+        if dialogue.has_said:
             dialogue.end_turn()
         dialogue.thought(_reasoning(item))
     elif kind in CALLS:
@@ -126,7 +126,7 @@ def _read_message(item: dict[str, Any], dialogue: Dialogue) -> None:
     if role != "assistant":
         dialogue.said(role, content.text or "")
         return
-    if dialogue.has_text:
+    if dialogue.has_said:
         dialogue.end_turn()
     dialogue.thought(content.reasoning)
     dialogue.text(content.text or "")
@@ -168,6 +168,8 @@ READ = {"request", "response", "input", "output", "items", "instructions", "tool
 READ |= {"metadata", "user", "reward", "original_input", "generated_items", "conversation", "session_id", "user_id"}
 # The rest of a saved state is about the run, not the conversation.
 READ |= {"model_responses", "last_model_response", "last_processed_response", "session_items", "current_step", "context"}
+REQUESTS = ("request", "responses_create_params")
+READ |= {"responses_create_params", "_ng_rollout_index"}
 KEPT = ("status", "previous_response_id", "incomplete_details", "error")
 
 
@@ -179,11 +181,16 @@ def recognises(value: Any) -> bool:
         return True
     if _is_response(value) or _is_response(value.get("response")):
         return True
-    request = value["request"] if isinstance(value.get("request"), dict) else value
+    request = _request_of(value)
     if "messages" in request:
         return False
     items = [request[key] for key in ("input", "items") if isinstance(request.get(key), list)]
     return bool(items) and any(map(is_item, items[0])) and all(map(is_item_or_message, items[0]))
+
+
+def _request_of(value: dict[str, Any]) -> dict[str, Any]:
+    """What was asked, where it lies apart (NeMo Gym: `responses_create_params`); else the record itself."""
+    return next((value[key] for key in REQUESTS if isinstance(value.get(key), dict)), value)
 
 
 def _is_run_state(value: dict[str, Any]) -> bool:
@@ -213,7 +220,7 @@ def read(value: Any, place: Place) -> Trace:
         InvalidRecord: it cannot be read.
     """
     response = value if _is_response(value) else object_field(value, "response")
-    request = value["request"] if isinstance(value.get("request"), dict) else value
+    request = _request_of(value)
     if _is_run_state(value):
         request = {"input": _items_of_run(value)}
     metadata = object_field(response, "metadata") or object_field(request, "metadata")
@@ -245,7 +252,7 @@ def read(value: Any, place: Place) -> Trace:
             outcome=reward_field(value, "reward"),
             info={key: part for key, part in value.items() if key not in READ and value is not response}
             | {key: response.get(key) for key in KEPT}
-            | {"metadata": metadata},
+            | {"metadata": metadata, "rollout": value.get("_ng_rollout_index")},
         ),
     )
 

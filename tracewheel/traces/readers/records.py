@@ -14,7 +14,8 @@ from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers.reader import Place, Reader, SessionLine
-from tracewheel.traces.readers.unread import check_trace
+from tracewheel.traces.readers.unread import check_beginning, check_trace
+from tracewheel.traces.readers.warnings import with_warnings
 
 UNEXPECTED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -59,7 +60,8 @@ def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> T
     try:
         trace = reader.read(value, Place(file, piece.line))
         check_trace(value, trace)
-        return trace
+        check_beginning(value, trace)
+        return with_warnings(trace, value)
     except InvalidRecord as error:
         return quarantined(piece, file, error)
     except UNEXPECTED as error:
