@@ -232,16 +232,18 @@ def _with_parallel_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]
         if message["role"] == before.get("role") == "assistant" and before.get("tool_calls"):
             replied = {reply.get("tool_call_id") for reply in _replies_at_once(messages[position + 1 :])}
             if all(call["id"] in replied for call in before["tool_calls"]):
-                joined[-1] = _one_turn(before, message)
+                joined[-1] = one_turn(before, message)
                 continue
         joined.append(message)
     return joined
 
 
-def _one_turn(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def one_turn(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two parts of a turn of the agent as one message."""
     texts = {key: "\n\n".join(filter(None, (one.get(key), other.get(key)))) for key in ("content", "reasoning")}
-    turn = {**one, **other, "content": texts["content"] or None, "tool_calls": [*one["tool_calls"], *other.get("tool_calls", [])]}
-    return {**turn, "reasoning": texts["reasoning"]} if texts["reasoning"] else turn
+    calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
+    turn = {**one, **other, "content": texts["content"] or None}
+    return turn | {key: part for key, part in (("tool_calls", calls), ("reasoning", texts["reasoning"])) if part}
 
 
 def unreadable(what: str, kind: Any) -> InvalidRecord:
