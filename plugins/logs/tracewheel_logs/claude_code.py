@@ -1,4 +1,5 @@
-"""Reads sessions of Claude Code: `~/.claude/projects/*/*.jsonl`, one event per line, linked by `uuid` and `parentUuid`.
+"""Reads sessions of Claude Code, `~/.claude/projects/*/*.jsonl`, one event a line, linked by `uuid` and `parentUuid`; and its
+`stream-json`, whose lines have no links.
 
 The lines of one response share a message id and are one turn. A tool's result belongs to its call wherever its line is.
 Lines that the model did not see (progress, snapshots, errors of the API) only link others. A session may hold several
@@ -42,9 +43,35 @@ def recognises(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return False
     if value["type"] in TURNS:
-        return isinstance(value.get("sessionId"), str) and isinstance(value.get("message"), dict)
+        message = value.get("message")
+        return isinstance(value.get("sessionId"), str) and isinstance(message, dict) and "content" in message
     # Langfuse's observations have a type and a session, too: SPAN, GENERATION.
     return (isinstance(value.get("sessionId"), str) and value["type"].islower()) or ALONE.get(value["type"]) in value
+
+
+def recognises_stream(value: Any) -> bool:
+    """Whether this is a line of `claude --output-format stream-json`, or of the Agent SDK."""
+    if not isinstance(value, dict) or not isinstance(value.get("session_id"), str):
+        return False
+    if value.get("type") in TURNS:
+        return isinstance(value.get("message"), dict) and "content" in value["message"]
+    return value.get("type") == "system" and value.get("subtype") == "init" and "tools" in value
+
+
+def split_stream(lines: Sequence[SessionLine]) -> Iterator[Part]:
+    """The conversations of a stream, whose lines have no links: those of a sub-agent name the call that began it."""
+    renamed = []
+    about: dict[str, Any] = {}
+    for line in lines:
+        value = line.value
+        if value.get("subtype") == "init":
+            about = {"version": value.get("claude_code_version"), "cwd": value.get("cwd")}
+        parent = value.get("parent_tool_use_id")
+        if value["type"] == "stream_event" or (value["type"] == "user" and value.get("isReplay")):
+            continue
+        side = {"isSidechain": True, "agentId": parent} if isinstance(parent, str) else {}
+        renamed.append(line._replace(value={**about, **side, **value, "sessionId": value.get("session_id")}))
+    yield from split(renamed)
 
 
 def continues(value: Any) -> bool:
@@ -333,4 +360,7 @@ def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
     return [*with_ending([message], turn.ended), *replies]
 
 
-READERS = (Reader(FORMAT, recognises, read, "lines", split=split, continues=continues),)
+READERS = (
+    Reader(FORMAT, recognises, read, "lines", split=split, continues=continues),
+    Reader(FORMAT, recognises_stream, read, "lines", split=split_stream, continues=continues),
+)

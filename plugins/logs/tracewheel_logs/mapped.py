@@ -37,11 +37,13 @@ from tracewheel import (
     as_tools,
     build_trace,
     parsed_json,
+    texts_of,
     tie_calls,
 )
 
 FOLDER = Path(__file__).with_name("mappings")
 KEYS = {"begins", "branch", "restarts", "no_result", "tools", "fields"}
+LONGEST_NAME = 60
 Lines = list[dict[str, Any]]
 
 
@@ -68,11 +70,8 @@ class _Mapped:
 
     def readers(self) -> tuple[Reader, ...]:
         if self._path:
-            return (Reader(self.name, self._recognises, self._read_record),)
-        continues = lambda value: isinstance(value, dict)  # noqa: E731
-        return (
-            Reader(self.name, self._recognises, self._read, "lines", Signs.NAMED, split=self._split, continues=continues),
-        )
+            return (Reader(self.name, self._recognises, self._read_record, signs=Signs.NAMED),)
+        return (Reader(self.name, self._recognises, self._read, "lines", split=self._split, continues=_is_object),)
 
     def _recognises(self, value: Any) -> bool:
         if not isinstance(value, dict) or not any(one.why_not(value) is None for one in self._begins):
@@ -85,9 +84,11 @@ class _Mapped:
         begun = [0, *(at for at, line in enumerate(said) if at and self._restarts and self._restarts.recognises(line.value))]
         for number, (start, end) in enumerate(zip(begun, [*begun[1:], len(said)], strict=True)):
             values = [line.value for line in said[start:end]]
+            known = [value for value in values if self._mapping.fits(value) or not _is_quiet(value)]
+            left = {"lines of other branches": len(lines) - len(said), "lines of unknown kinds": len(values) - len(known)}
+            values = known
             if any(message["role"] == "assistant" for message in self._mapping.messages(values)):
                 head = [line.value for line in said[: begun[1]]] if number else []
-                left = {"lines of other branches": len(lines) - len(said)}
                 yield Part((values, head, number, left), said[start].line, values)
 
     def _on_branch(self, lines: list[SessionLine]) -> list[SessionLine]:
@@ -132,6 +133,15 @@ class _Mapped:
                 info=found | {"left_out": {what: count for what, count in left.items() if count}, "stretch": number or None},
             ),
         )
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_quiet(value: dict[str, Any]) -> bool:
+    """Whether a line of a kind that the mapping does not know says nothing in words."""
+    return not any(len(text) > LONGEST_NAME and " " in text for text in texts_of(value))
 
 
 def _first(path: str, values: Lines) -> Any:

@@ -16,6 +16,7 @@ from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, parsed_json
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Place, RawTrace
 from tracewheel.traces.readers.tools import as_tools
+from tracewheel.traces.readers.unread import READ
 
 ROLES = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
@@ -113,6 +114,10 @@ class MappingReader:
             **self._fields(value),
         )
 
+    def fits(self, element: Any) -> bool:
+        """Whether a rule of `messages` is for such an element."""
+        return any(_fits(rule.when, element) for rule in self._config.messages)
+
     def messages(self, elements: Iterable[Any]) -> list[dict[str, Any]]:
         """The messages of a conversation's elements, whether or not each call has its reply.
 
@@ -152,7 +157,11 @@ class MappingReader:
         element = parsed_json(element)
         rules = [rule for rule in self._config.messages if _fits(rule.when, element)]
         if not rules:
-            raise InvalidRecord("message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it")
+            paths = dict.fromkeys(path for rule in self._config.messages for path in rule.when)
+            there = ", ".join(f"{path}: {found!r:.40}" for path in paths if (found := JsonPath(path).get(element)) is not None)
+            raise InvalidRecord(
+                "message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it ({there:.200})"
+            )
         added: list[dict[str, Any]] = []
         problems: list[str] = []
         skipped = False
@@ -162,7 +171,8 @@ class MappingReader:
                 skipped = True
             elif rule.message:
                 whole = JsonPath(rule.message).get(element)
-                made = as_chat([{**whole, "role": role}] if isinstance(whole, dict) else whole, role)
+                is_empty = isinstance(whole, dict) and not any(whole.get(key) for key in READ - {"role", "type", "name"})
+                made = [] if is_empty else as_chat([{**whole, "role": role}] if isinstance(whole, dict) else whole, role)
                 added, skipped = [*added, *made], skipped or not made
             elif _has_parts(rule, element):
                 added += _messages(rule, role, element, number)
@@ -303,9 +313,10 @@ def _leaves(wanted: Any) -> Iterator[str | None]:
 
 
 def _has_parts(rule: MessagePaths, element: Any) -> bool:
-    """Whether a text, even an empty one, or a call is there."""
+    """Whether a text, even an empty one, a call or a thought is there."""
     found = [path for path in rule.text if _is_there(path, element)]
-    return bool(found) or bool(_first(rule.calls, element))
+    thought = rule.reasoning and JsonPath(rule.reasoning).get(element)
+    return bool(found) or bool(thought) or bool(_first(rule.calls, element))
 
 
 def _is_there(path: str, element: Any) -> bool:

@@ -149,7 +149,17 @@ class Sessions:
         if size > LARGEST_SESSION:
             yield quarantined(whole, file, InvalidRecord("too large", f"a session of {size} bytes; its beginning is kept"))
             return
-        yield from read_record(reader, lines, whole, file)
+        others = [other for other in self._readers if other is not reader and other.recognises(lines[0].value)]
+        first: list[Trace | Quarantined] = []
+        for one in (reader, *others):
+            items = list(read_record(one, lines, whole, file))
+            if any(isinstance(item, Trace) for item in items):
+                yield from items
+                return
+            first = first or items
+        for item in first:
+            assert isinstance(item, Quarantined)
+            yield replace(item, detail=f"looks like {reader.name}, but {item.detail}")
 
 
 def _first_bytes(lines: list[SessionLine]) -> bytes:
