@@ -16,7 +16,15 @@ FORGOTTEN, WITHOUT_USER = "forgotten", "without_user"
 CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS = "cut_turns", "failed_turns", "cut_prompts", "results_left_out"
 AGENT_FIRST = "agent_first"
 WARNINGS = (AGENT_FIRST, TOOLS_ELSEWHERE, UNREAD_TEXT)
-RARE = (FORGOTTEN, WITHOUT_USER, CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS, *WARNINGS)  # in a report only where there are some
+RARE = (
+    FORGOTTEN,
+    WITHOUT_USER,
+    CUT_TURNS,
+    FAILED_TURNS,
+    CUT_PROMPTS,
+    STRAYS,
+    *WARNINGS,
+)  # in a report only where there are some
 
 ASKERS = ("system", "developer", "user")
 
@@ -32,7 +40,7 @@ class Counts:
 
     `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `cut_turns` and
     `failed_turns` are answers of the model that are not whole, `cut_prompts` traces whose exporter cut what the agent was
-    asked, `results_left_out` results of no call. `agent_first`, `tools_elsewhere` and `unread_text` are kept with a warning. `redacted` counts redacted places by kind. `forgotten` records are left out:
+    asked, `results_left_out` results of no call; `WARNINGS` are what a reader may have left. `redacted` counts redacted places by kind. `forgotten` records are left out:
     read, and neither kept nor in quarantine.
     """
 

@@ -44,7 +44,10 @@ def recognises(value: Any) -> bool:
         return False
     if value["type"] in TURNS:
         message = value.get("message")
-        return isinstance(value.get("sessionId"), str) and isinstance(message, dict) and "content" in message
+        if not isinstance(message, dict) or "content" not in message:
+            return False
+        # An export may have lost the session's id.
+        return isinstance(value.get("sessionId"), str) or (message.get("role") == value["type"] and "session_id" not in value)
     # Langfuse's observations have a type and a session, too: SPAN, GENERATION.
     return (isinstance(value.get("sessionId"), str) and value["type"].islower()) or ALONE.get(value["type"]) in value
 
@@ -244,7 +247,9 @@ def _goes_on(earlier: dict[str, Any], later: dict[str, Any]) -> bool:
         return False
     if later.get("type") == "tool_use":
         return earlier.get("id") == later.get("id")
-    texts = [next((block[key] for key in ("text", "thinking") if isinstance(block.get(key), str)), "") for block in (earlier, later)]
+    texts = [
+        next((block[key] for key in ("text", "thinking") if isinstance(block.get(key), str)), "") for block in (earlier, later)
+    ]
     return bool(texts[0]) and texts[1].startswith(texts[0])
 
 
@@ -313,7 +318,7 @@ def read(value: Any, place: Place) -> Trace:
         place,
         RawTrace(
             messages,
-            id=thread.id,
+            id=thread.id if last.get("sessionId") else None,
             session=text_field(last, "sessionId"),
             created=text_field(first, "timestamp"),
             model=models[0] if models else None,

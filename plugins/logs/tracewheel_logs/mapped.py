@@ -8,6 +8,7 @@ element of the list at that path of a record. The other keys:
 | `begins` | values of the lines, or of the record, by which the format is known: one object or several |
 | `branch` | the keys of a line's id and of the line before: only what leads to the last line is read |
 | `restarts` | values of a line with which a new conversation begins, as after a compaction |
+| `same` | keys that name the conversation: lines with another value are of another one, and are refused |
 | `no_result` | what stands for the result of a call where the log holds none |
 | `tools`, `fields` | paths; the first line that has something there counts |
 
@@ -42,7 +43,7 @@ from tracewheel import (
 )
 
 FOLDER = Path(__file__).with_name("mappings")
-KEYS = {"begins", "branch", "restarts", "no_result", "tools", "fields"}
+KEYS = {"begins", "same", "branch", "restarts", "no_result", "tools", "fields"}
 LONGEST_NAME = 60
 Lines = list[dict[str, Any]]
 
@@ -71,15 +72,28 @@ class _Mapped:
     def readers(self) -> tuple[Reader, ...]:
         if self._path:
             return (Reader(self.name, self._recognises, self._read_record, signs=Signs.NAMED),)
-        return (Reader(self.name, self._recognises, self._read, "lines", split=self._split, continues=_is_object),)
+        return (Reader(self.name, self._recognises, self._read, "lines", split=self._split, continues=self._continues),)
 
     def _recognises(self, value: Any) -> bool:
         if not isinstance(value, dict) or not any(one.why_not(value) is None for one in self._begins):
             return False
         return not self._path or isinstance(parsed_json(JsonPath(self._path).get(value)), list)
 
+    def _continues(self, value: Any) -> bool:
+        return isinstance(value, dict) and (isinstance(value.get("type"), str) or self._mapping.fits(value))
+
     def _split(self, lines: Sequence[SessionLine]) -> Iterator[Part]:
-        """The conversations of a session."""
+        """The conversations of a session.
+
+        Raises:
+            InvalidRecord: the lines are of several, which only the user's own mapping can tell apart.
+        """
+        for key in self._own["same"] or ():
+            if len({line.value[key] for line in lines if isinstance(line.value.get(key), str)}) > 1:
+                raise InvalidRecord(
+                    "unknown format",
+                    f"messages of several conversations by '{key}': read them with a mapping that has 'group: {key}'",
+                )
         said = self._on_branch(list(lines))
         begun = [0, *(at for at, line in enumerate(said) if at and self._restarts and self._restarts.recognises(line.value))]
         for number, (start, end) in enumerate(zip(begun, [*begun[1:], len(said)], strict=True)):
@@ -135,10 +149,6 @@ class _Mapped:
         )
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_quiet(value: dict[str, Any]) -> bool:
     """Whether a line of a kind that the mapping does not know says nothing in words."""
     return not any(len(text) > LONGEST_NAME and " " in text for text in texts_of(value))
@@ -179,7 +189,9 @@ def _answered(messages: Lines, no_result: str | None) -> tuple[Lines, int]:
             replies += [reply] if reply is not None else []
         dropped += len(message.get("tool_calls", ())) - len(calls)
         if "tool_calls" in message:
-            message = {key: part for key, part in message.items() if key != "tool_calls"} | ({"tool_calls": calls} if calls else {})
+            message = {key: part for key, part in message.items() if key != "tool_calls"} | (
+                {"tool_calls": calls} if calls else {}
+            )
             if not calls and not message.get("content"):
                 continue
         kept += [message, *replies]

@@ -73,7 +73,8 @@ def read(value: Any, place: Place) -> Trace:
             session=text_field(session, "id", "sessionID"),
             created=time_text(created * 1_000_000) if isinstance(created, int) else None,
             model=next(filter(None, models), None),
-            info={key: session.get(key) for key in ("title", "version", "directory", "parentID")} | {"failed_turns": errors or None},
+            info={key: session.get(key) for key in ("title", "version", "directory", "parentID")}
+            | {"failed_turns": errors or None},
         ),
     )
 
@@ -122,7 +123,13 @@ def read_list(value: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    return read({"info": {"sessionID": next((m["info"].get("sessionID") for m in list_field({"m": value}, "m")), None)}, "messages": value}, place)
+    return read(
+        {
+            "info": {"sessionID": next((m["info"].get("sessionID") for m in list_field({"m": value}, "m")), None)},
+            "messages": value,
+        },
+        place,
+    )
 
 
 READERS = (

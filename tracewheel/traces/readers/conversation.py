@@ -214,7 +214,7 @@ class Dialogue:
 
     @property
     def has_said(self) -> bool:
-        """Whether the agent's current turn has text or calls: text that follows is of another turn, or of another part of it."""
+        """Whether the agent's current turn has text or calls: what follows is another turn."""
         return self._open and bool(self._messages) and bool(self._messages[-1]["content"] or "tool_calls" in self._messages[-1])
 
     def messages(self) -> list[dict[str, Any]]:

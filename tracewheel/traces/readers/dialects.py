@@ -270,6 +270,8 @@ def _calls_of(item: dict[str, Any]) -> list[dict[str, Any]]:
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     """A call in OpenAI's form; its id may still be missing."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
+    if isinstance(call.get("custom"), dict):  # a tool whose input is a text
+        function = {"name": call["custom"].get("name"), "arguments": {"input": call["custom"].get("input")}}
     keys = ("arguments", "args", "input", "parameters")
     arguments = next((function[key] for key in keys if function.get(key) is not None), None)
     identity = identity_of(next((call[key] for key in ("id", *CALL_IDS) if call.get(key)), None))

@@ -29,7 +29,14 @@ from tracewheel.traces.statements import TYPE, Statement, statement_of
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
 # Reasons to think that a record is not of the format that it looks like.
-MISTAKEN = {"no messages", "message unreadable", "unknown role", "tool calls unreadable", "content is not text", "field unreadable"}
+MISTAKEN = {
+    "no messages",
+    "message unreadable",
+    "unknown role",
+    "tool calls unreadable",
+    "content is not text",
+    "field unreadable",
+}
 GROUP_MARK = "\x1f"
 
 

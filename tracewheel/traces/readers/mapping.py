@@ -28,6 +28,7 @@ ROLES = {
 }
 WHOLE_LIST = "[]"
 ANYTHING = "*"
+RESPONSE_ITEMS = ("reasoning", "function_call", "function_call_output")  # of the responses API, which have no role
 
 
 class MappingReader:
@@ -172,7 +173,9 @@ class MappingReader:
             elif rule.message:
                 whole = JsonPath(rule.message).get(element)
                 is_empty = isinstance(whole, dict) and not any(whole.get(key) for key in READ - {"role", "type", "name"})
-                made = [] if is_empty else as_chat([{**whole, "role": role}] if isinstance(whole, dict) else whole, role)
+                if isinstance(whole, dict):
+                    whole = [whole if whole.get("type") in RESPONSE_ITEMS else {**whole, "role": role}]
+                made = [] if is_empty else as_chat(whole, role)
                 added, skipped = [*added, *made], skipped or not made
             elif _has_parts(rule, element):
                 added += _messages(rule, role, element, number)

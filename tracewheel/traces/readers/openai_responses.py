@@ -200,7 +200,9 @@ def _is_run_state(value: dict[str, Any]) -> bool:
 def _items_of_run(state: dict[str, Any]) -> list[Any]:
     """What an agent of the Agents SDK was asked, and what it did, in a saved state of its run."""
     asked = state["original_input"]
-    raw = [object_field(item, "raw_item") for item in state["generated_items"] if isinstance(item, dict)]
+    items = [item for item in state["generated_items"] if isinstance(item, dict)]
+    # A call that waits for approval is an item of its own beside the call.
+    raw = [object_field(item, "raw_item") for item in items if item.get("type") != "tool_approval_item"]
     return [*([{"role": "user", "content": asked}] if isinstance(asked, str) else asked), *filter(None, raw)]
 
 

@@ -142,7 +142,9 @@ def check_beginning(value: Any, trace: Trace) -> None:
         return
     words = _words([*trace.messages, *_others(trace)])
     for path, message in _messages_by(ASKERS, value):
-        said = next((text for key in ("content", "text", "value", "parts", "message") for text in texts_of(message.get(key))), "")
+        said = next(
+            (text for key in ("content", "text", "value", "parts", "message") for text in texts_of(message.get(key))), ""
+        )
         if said and said not in words and not any(said in word for word in words):
             raise InvalidRecord(UNREAD, f"the conversation begins with the agent, but {path} has {said!r:.60}")
 
