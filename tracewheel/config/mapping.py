@@ -77,10 +77,13 @@ Role = Annotated[str, AfterValidator(_role)]
 
 
 class CallPaths(Strict):
-    """Where the parts of a call are, from the call on. `result` is for logs that keep it with the call."""
+    """Where the parts of a call are, from the call on. `result` is for logs that keep it with the call.
+
+    `arguments` leads to the object of all arguments, or has a path for each name.
+    """
 
     name: PathOrConstant = "name"
-    arguments: Paths = ("arguments",)
+    arguments: Annotated[tuple[Path, ...] | dict[str, Path], BeforeValidator(_listed)] = ("arguments",)
     id: Path | None = None
     result: Path | None = None
 

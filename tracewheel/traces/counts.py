@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel.core.endings import CUT, UNFINISHED, how_unfinished, prompt_is_cut
+from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import STRAY_RESULTS
 from tracewheel.traces.readers.warnings import TOOLS_ELSEWHERE, UNREAD_TEXT
@@ -83,7 +84,8 @@ class Counts:
             numbers[STRAYS] += times * trace.info[STRAY_RESULTS]
         if prompt_is_cut(trace.messages):
             numbers[CUT_PROMPTS] += times
-        numbers[AGENT_FIRST] += times * (trace.messages[0]["role"] not in ASKERS)
+        # What a reader of the user's own finds first is what the user wants.
+        numbers[AGENT_FIRST] += times * (trace.messages[0]["role"] not in ASKERS and trace.format in LOG_FORMATS)
         for warning in (TOOLS_ELSEWHERE, UNREAD_TEXT):
             numbers[warning] += times * (warning in trace.info)
         if not is_asked(trace):

@@ -64,6 +64,8 @@ class _Mapped:
         begins = self._own["begins"]
         self._path = given.get("conversation")
         self._mapping = MappingReader(**{"name": name, "conversation": ".", **given})
+        paths = [self._path or "", given.get("system") or "", self._own["tools"] or "", *(self._own["fields"] or {}).values()]
+        self._used = {path.partition(".")[0].partition("[")[0] for path in paths}
         self._begins = [
             MappingReader(conversation=".", when=when) for when in (begins if isinstance(begins, list) else [begins])
         ]
@@ -120,13 +122,14 @@ class _Mapped:
         return [line for at, line in enumerate(lines) if at in kept]
 
     def _read_record(self, value: Any, place: Place) -> Trace:
-        return self._trace(parsed_json(JsonPath(str(self._path)).find(value)), [value], 0, {}, place)
+        rest = {key: part for key, part in value.items() if key not in self._used}
+        return self._trace(parsed_json(JsonPath(str(self._path)).find(value)), [value], 0, {}, place, rest)
 
     def _read(self, value: Any, place: Place) -> Trace:
         values, head, number, left = value
         return self._trace(values, [*head, *values], number, left, place)
 
-    def _trace(self, values: Lines, about: Lines, number: int, left: dict[str, int], place: Place) -> Trace:
+    def _trace(self, values: Lines, about: Lines, number: int, left: dict[str, int], place: Place, rest: Any = None) -> Trace:
         messages = tie_calls(self._mapping.messages(values))
         if not messages:
             raise InvalidRecord("no messages", f"the {self.name} log holds no conversation")
@@ -144,7 +147,9 @@ class _Mapped:
                 id=f"{identity}/{number}" if identity and number else identity,
                 session=session,
                 tools=tools,
-                info=found | {"left_out": {what: count for what, count in left.items() if count}, "stretch": number or None},
+                info=(rest or {})
+                | found
+                | {"left_out": {what: count for what, count in left.items() if count}, "stretch": number or None},
             ),
         )
 

@@ -25,7 +25,7 @@ OPAQUE = {"encrypted_content", "encrypted_index", "encrypted_stdout", "type"}
 SHOWN_ONLY = {"step-start", "source", "source-url", "source-document", "cachePoint"}
 CALL_KEYS = ("functionCall", "function_call", "toolUse", "tool_use")
 RESULT_KEYS = ("functionResponse", "function_response", "toolResult", "tool_result")
-ID_KEYS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id")
+ID_KEYS = ("tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "call_id", "id")
 # Between parts of text of one message of the user's or a tool's, as vLLM joins them. A model's parts may be pieces of one text.
 APART = "\n"
 BLOCKS_APART = "\n\n"  # of a model, what it said before and after something else, such as a call
@@ -181,6 +181,10 @@ def _sort_invocation(tool: dict[str, Any], name: str | None, found: Content) -> 
 def _result(part: dict[str, Any]) -> dict[str, Any]:
     identity = next((part[key] for key in ID_KEYS if part.get(key)), None)
     output = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
+    if isinstance(output, dict) and output is part.get("response") and set(output) == {"output"}:  # as Gemini names it
+        output = output["output"]
+    if output is None and isinstance(part.get("run"), dict):  # Amp's
+        output = next((part["run"][key] for key in ("result", "error") if part["run"].get(key) is not None), None)
     if isinstance(output, dict) and set(output) == {"type", "value"}:
         output = output["value"]
     if isinstance(output, list) and output and all(isinstance(inner, dict) for inner in output):

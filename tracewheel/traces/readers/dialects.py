@@ -24,7 +24,7 @@ from tracewheel.traces.readers.content import (
     read_steps,
     tool_call,
 )
-from tracewheel.traces.readers.unread import check_item
+from tracewheel.traces.readers.unread import check_item, says_something
 
 ROLE_NAMES = {
     "human": "user",
@@ -157,6 +157,8 @@ def _append(messages: list[dict[str, Any]], item: Any, default_role: str) -> Non
         role = item.get("role") or kind or default_role
         added = _messages_of(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
         check_item(item, added, len(messages))
+        if "role" not in item and not kind and not any(map(says_something, added)):
+            return  # no message, such as one of a tracer that holds the tools
         if kind == "message" and added and added[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
             last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None
             if last is not None:

@@ -102,9 +102,9 @@ class MappingReader:
         config = self._config
         first = value[0] if self.gathers == "group" else value
         messages, before = [*self._before(first)], None
-        for element, said, joins in self._said(self._elements(value)):
+        for number, (element, said, joins) in enumerate(self._said(self._elements(value))):
             if messages and messages[-1].get("tool_calls") and said and said[0]["role"] != "tool" and not joins:
-                where = f"message {len(messages)} follows a call without one"
+                where = f"element {number} follows a call without one"
                 raise InvalidRecord("call without a reply", f"{where}; {self._no_reply(before)}")
             _add(messages, said, joins)
             before = element if said else before
@@ -287,7 +287,11 @@ def _call(paths: CallPaths, call: Any, made_id: str, where: str) -> dict[str, An
     if not isinstance(name, str) or not name:
         raise InvalidRecord("tool calls unreadable", f"{where}: name {_why_missing(paths.name, call)}")
     identity = identity_of(JsonPath(paths.id).get(call)) if paths.id else None
-    return tool_call(identity or made_id, name, _first(paths.arguments, call))
+    if isinstance(paths.arguments, dict):
+        given = {key: part for key, path in paths.arguments.items() if (part := JsonPath(path).get(call)) is not None}
+    else:
+        given = _first(paths.arguments, call)
+    return tool_call(identity or made_id, name, given)
 
 
 def _environment(wanted: Any, value: Any) -> Any:

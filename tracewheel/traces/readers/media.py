@@ -26,7 +26,7 @@ DEEPEST = 4
 def placeholder(part: dict[str, Any]) -> str | None:
     """What stands for a part that is not text, as in `[image, image/png, 5120 bytes, sha256 0123456789abcdef]`.
 
-    None for any other part. Of a part that lies elsewhere the digest is that of its address. A file that is text is text.
+    None for any other part, and for one without anything in it. Of a part that lies elsewhere the digest is that of its address. A file that is text is text.
     """
     kind = part.get("type") or part.get("content_type")
     named = KINDS.get(kind) if isinstance(kind, str) else next((KEYS[key] for key in part if key in KEYS), None)
@@ -38,6 +38,8 @@ def placeholder(part: dict[str, Any]) -> str | None:
     data = next((value for key, value in leaves if key in DATA or key in HOLDERS), "")
     if named == "file" and (text is not None or mime.startswith("text/")) and not data.startswith(("data:", "http", "file:")):
         return data if text is None else text
+    if not data:
+        return None
     if data.startswith("data:"):
         head, _, data = data.partition(",")
         mime = head[len("data:") :].partition(";")[0]

@@ -159,7 +159,7 @@ class Sessions:
             first = first or items
         for item in first:
             assert isinstance(item, Quarantined)
-            yield replace(item, detail=f"looks like {reader.name}, but {item.detail}")
+            yield item if item.reason == "no messages" else replace(item, detail=f"looks like {reader.name}, but {item.detail}")
 
 
 def _first_bytes(lines: list[SessionLine]) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.dialects import parsed_json
 from tracewheel.traces.readers.tools import SCHEMA_KEYS, as_tools
@@ -77,10 +78,20 @@ def _unread(value: Any, trace: Trace) -> str | None:
 def _unpacked(value: Any) -> Iterator[str]:
     """The texts in a value, and those in its JSON texts."""
     for text in texts_of(value):
-        inner = parsed_json(text) if len(text) > LONG else text
+        inner = _inner(text) if len(text) > LONG else text
         yield text
         if not isinstance(inner, str):
             yield from texts_of(inner)
+
+
+def _inner(text: str) -> Any:
+    """The value of JSON text, also of JSON text in JSON text; any other text unchanged."""
+    if text[:1] == '"':
+        try:
+            text = str(parse_json(text))
+        except ValueError:
+            return text
+    return parsed_json(text)
 
 
 def _long_texts(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -88,7 +99,7 @@ def _long_texts(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, st
         return
     if isinstance(value, str):
         if len(value) > LONG:
-            inner = parsed_json(value)
+            inner = _inner(value)
             if inner is value:
                 yield path, value.strip()
             else:
