@@ -41,8 +41,8 @@ class Counts:
 
     `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `cut_turns` and
     `failed_turns` are answers of the model that are not whole, `cut_prompts` traces whose exporter cut what the agent was
-    asked, `results_left_out` results of no call; `WARNINGS` are what a reader may have left. `redacted` counts redacted places by kind. `forgotten` records are left out:
-    read, and neither kept nor in quarantine.
+    asked, `results_left_out` results of no call; `WARNINGS` are what a reader may have left. `redacted` counts redacted
+    places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
     """
 
     numbers: Counter[str] = field(default_factory=Counter)

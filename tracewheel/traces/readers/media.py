@@ -26,7 +26,8 @@ DEEPEST = 4
 def placeholder(part: dict[str, Any]) -> str | None:
     """What stands for a part that is not text, as in `[image, image/png, 5120 bytes, sha256 0123456789abcdef]`.
 
-    None for any other part, and for one without anything in it. Of a part that lies elsewhere the digest is that of its address. A file that is text is text.
+    None for any other part, and for one without anything in it. Of a part that lies elsewhere the digest is that of its
+    address. A file that is text is text.
     """
     kind = part.get("type") or part.get("content_type")
     named = KINDS.get(kind) if isinstance(kind, str) else next((KEYS[key] for key in part if key in KEYS), None)
