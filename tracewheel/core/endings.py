@@ -114,7 +114,7 @@ _ENDS_CUT = re.compile(
 )
 _MIDDLE_CUT = "(litellm_truncated "
 # What stands for an image or a file that a policy of text cannot see (`traces/readers/media.py`).
-_MEDIA = re.compile(r"\[(?:image|audio|video|file), [^\]\n]{0,80}sha256 [0-9a-f]{16}\]")
+_MEDIA = re.compile(r"\[(?:image|audio|video|file), [^\]\n]{0,80}(?:sha256 [0-9a-f]{16}|not in the log)\]")
 _JSON_BEGUN = re.compile(r"\s*(?:\[\s*)?\{\s*\"(?:role|parts|messages|type|content)\"\s*:")
 _TAIL = 200
 

@@ -149,8 +149,11 @@ class _Session:
     def _take(self, line: SessionLine, lane: str) -> None:
         value, message = line.value, line.value.get("message")
         if value["type"] not in TURNS or not isinstance(message, dict):
-            if value["type"].startswith(("tool_use", "tool_result", "tool_call")) and {"name", "output"} & value.keys():
-                raise InvalidRecord("message unreadable", f"a line of type {value['type']!r:.40}, a call or result of its own")
+            is_message = isinstance(message, dict) and "content" in message
+            if is_message or (value["type"].startswith("tool_") and {"input", "output"} & value.keys()):
+                raise InvalidRecord(
+                    "message unreadable", f"a line of type {value['type']!r:.40}, which says or calls something"
+                )
             self._title = _title(value) or self._title
             return
         blocks = message["content"] if isinstance(message.get("content"), list) else [message.get("content")]

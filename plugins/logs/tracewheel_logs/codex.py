@@ -150,11 +150,16 @@ def _call(item: dict[str, Any], key: str) -> dict[str, Any]:
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+SHOWN = {"text", "image", "file", "audio"}  # words in the types of a result's parts
+
+
 def _output(output: Any) -> str:
     if isinstance(output, dict) and isinstance(output.get("content"), str):
         return str(output["content"])
-    if isinstance(output, list) and all(isinstance(part, dict) and "text" in str(part.get("type")) for part in output):
-        return read_parts(output).text or ""
+    if isinstance(output, list) and all(
+        isinstance(part, dict) and SHOWN & set(str(part.get("type")).split("_")) for part in output
+    ):
+        return read_parts(output, "\n").text or ""
     return as_text(output)
 
 

@@ -66,7 +66,7 @@ def recognises(value: Any) -> bool:
 
 
 def _is_normalised(observation: Any) -> bool:
-    if not isinstance(observation, dict) or observation.keys() != {"input", "output"}:
+    if not isinstance(observation, dict) or not observation or not observation.keys() <= {"input", "output"}:
         return False
     return all(isinstance(side, dict) and "success" in side for side in observation.values())
 
@@ -259,7 +259,8 @@ def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
     calls = []
     for observation in value.values():
         inputs, outputs = (object_field(observation, side).get("data") for side in ("input", "output"))
-        if isinstance(inputs, list) and isinstance(outputs, list):
+        inputs, outputs = (side if isinstance(side, list) else [] for side in (inputs, outputs))
+        if inputs or outputs:
             offered = [tool for message in inputs if isinstance(message, dict) for tool in list_field(message, "tools")]
             calls.append(ModelCall(0, as_chat(inputs), as_chat(outputs, "assistant"), None, as_tools(offered)))
     conversation = join_calls(sorted(calls, key=lambda call: len(call.inputs)), [])

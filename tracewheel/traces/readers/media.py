@@ -40,7 +40,7 @@ def placeholder(part: dict[str, Any]) -> str | None:
     if named == "file" and (text is not None or mime.startswith("text/")) and not data.startswith(("data:", "http", "file:")):
         return data if text is None else text
     if not data:
-        return None
+        return f"[{named}, not in the log]" if len(part) > 1 else None
     if data.startswith("data:"):
         head, _, data = data.partition(",")
         mime = head[len("data:") :].partition(";")[0]

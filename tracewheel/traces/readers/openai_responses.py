@@ -14,7 +14,7 @@ from tracewheel.core.endings import ending, failed_by, with_ending
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import as_text, read_parts
+from tracewheel.traces.readers.content import APART, as_text, read_parts
 from tracewheel.traces.readers.conversation import Dialogue, unreadable
 from tracewheel.traces.readers.fields import (
     list_field,
@@ -48,6 +48,7 @@ HOSTED = {"web_search_call", "file_search_call", "code_interpreter_call", "mcp_c
 # Bookkeeping that nobody said: compaction is the provider's own, encrypted summary; lists of tools are offered, not called.
 SILENT = {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "compaction", "additional_tools"}
 ABOUT = {"id", "type", "status", "call_id", "name", "created_by", "agent", "namespace", "pending_safety_checks"}
+SHOWN = {"input_text", "output_text", "text", "input_image", "input_file", "image", "computer_screenshot"}
 REFERENCE = "item_reference"
 ITEMS = {REFERENCE, *CALLS, *RESULTS, *BUILT_IN, *SILENT, "reasoning"}
 ROLES = ("system", "developer", "user", "assistant")
@@ -151,15 +152,10 @@ def _read_built_in(item: dict[str, Any], kind: str, dialogue: Dialogue) -> None:
 
 
 def _output(output: Any) -> str:
-    """A result as text. Parts of text are joined; other JSON becomes JSON text, but images are not text."""
-    if isinstance(output, list) and output and all(isinstance(part, dict) and "type" in part for part in output):
-        kinds = {part["type"] for part in output}
-        if kinds <= {"input_text", "output_text", "text"}:
-            return read_parts(output).text or ""
-        if kinds & {"input_image", "input_file", "image", "computer_screenshot"}:
-            raise unreadable("a result's part", sorted(map(str, kinds))[0])
-    if isinstance(output, dict) and output.get("type") in ("computer_screenshot", "input_image"):
-        raise unreadable("a result", output["type"])
+    """A result as text. Parts are joined, with placeholders for images; other JSON becomes JSON text."""
+    parts = output if isinstance(output, list) else [output]
+    if parts and all(isinstance(part, dict) and part.get("type") in SHOWN for part in parts):
+        return read_parts(parts, APART).text or ""
     return as_text(output)
 
 

@@ -62,7 +62,11 @@ def as_tools(tools: Any) -> list[dict[str, Any]]:
 
 def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     if _is_tool(tool):
-        return tool
+        schema = tool["function"].get("parameters")
+        if schema is None or isinstance(schema, dict):
+            return tool
+        schema = parsed_json(schema)
+        return {**tool, "function": {**tool["function"], "parameters": schema if isinstance(schema, dict) else {}}}
     name = tool.get("name")
     if not isinstance(name, str):
         return None
