@@ -259,8 +259,7 @@ def _read_normalised(value: dict[str, Any], place: Place) -> Trace:
     calls = []
     for observation in value.values():
         inputs, outputs = (object_field(observation, side).get("data") for side in ("input", "output"))
-        inputs, outputs = (side if isinstance(side, list) else [] for side in (inputs, outputs))
-        if inputs or outputs:
+        if isinstance(inputs, list) and isinstance(outputs, list):
             offered = [tool for message in inputs if isinstance(message, dict) for tool in list_field(message, "tools")]
             calls.append(ModelCall(0, as_chat(inputs), as_chat(outputs, "assistant"), None, as_tools(offered)))
     conversation = join_calls(sorted(calls, key=lambda call: len(call.inputs)), [])

@@ -181,10 +181,10 @@ def _sort_invocation(tool: dict[str, Any], name: str | None, found: Content) -> 
 def _result(part: dict[str, Any]) -> dict[str, Any]:
     identity = next((part[key] for key in ID_KEYS if part.get(key)), None)
     output = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
-    if isinstance(output, dict) and output is part.get("response") and set(output) == {"output"}:  # as Gemini names it
-        output = output["output"]
-    if output is None and isinstance(part.get("run"), dict):  # Amp's
-        output = next((part["run"][key] for key in ("result", "error") if part["run"].get(key) is not None), None)
+    named = "response" if isinstance(part.get("response"), dict) else "run"  # Gemini's and Amp's
+    held = part.get(named)
+    if isinstance(held, dict) and (output is None or (output is held and set(held) == {"output"})):
+        output = next((held[key] for key in ("output", "result", "error") if held.get(key) is not None), None)
     if isinstance(output, dict) and set(output) == {"type", "value"}:
         output = output["value"]
     if isinstance(output, list) and output and all(isinstance(inner, dict) for inner in output):

@@ -15,7 +15,7 @@ from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.dialects import parsed_json
 from tracewheel.traces.readers.tools import SCHEMA_KEYS, as_tools
-from tracewheel.traces.readers.unread import DEEPEST, texts_of
+from tracewheel.traces.readers.unread import CONTENT, DEEPEST, texts_of
 
 TOOLS_ELSEWHERE, UNREAD_TEXT = "tools_elsewhere", "unread_text"
 LONG = 200
@@ -23,6 +23,22 @@ WORD = re.compile(r"\w+")
 # A template or an application may word a text anew; with this share of its words in the trace it has been read.
 SHARE_READ = 0.8
 MOST = 40  # texts of a record that are looked for
+# Names under which a record keeps what was said or asked, and those of what it says about that.
+SAID = CONTENT | {"input", "inputs", "prompt", "system", "instructions", "instruction", "question", "query"}
+SAID |= {
+    "context",
+    "output",
+    "message",
+    "messages",
+    "response",
+    "observation",
+    "thought",
+    "reasoning",
+    "request",
+    "task",
+    "value",
+}
+ABOUT = {"scores", "score", "feedback", "evaluation", "metadata", "meta", "attributes", "extra", "usage"}
 
 
 def with_warnings(trace: Trace, value: Any) -> Trace:
@@ -30,7 +46,7 @@ def with_warnings(trace: Trace, value: Any) -> Trace:
     found: dict[str, Any] = {}
     if trace.tools_inferred and (path := next(_tools(value, ""), None)):
         found[TOOLS_ELSEWHERE] = path
-    if path := _unread(value, trace):
+    if "left_out" not in trace.info and (path := _unread(value, trace)):
         found[UNREAD_TEXT] = path
     return replace(trace, info=trace.info | found) if found else trace
 
@@ -59,7 +75,7 @@ def _is_offered(tool: Any) -> bool:
 
 def _unread(value: Any, trace: Trace) -> str | None:
     """Where the first long text is that was not read."""
-    long = [(path, text) for path, text in _long_texts(value, "") if WORD.search(text) and " " in text][:MOST]
+    long = [(path, text) for path, text in _long_texts(value, "") if " " in text and _is_said(path)][:MOST]
     if not long:
         return None
     held = [trace.messages, trace.tools, trace.environment, trace.info, trace.task, trace.session, trace.user]
@@ -73,6 +89,12 @@ def _unread(value: Any, trace: Trace) -> str | None:
         if len(own & words) < SHARE_READ * len(own):
             return path
     return None
+
+
+def _is_said(path: str) -> bool:
+    """Whether what is at a path was said, by the names of its keys."""
+    keys = [re.sub(r"[_\W]", "", key).lower() for key in path.split(".")]
+    return any(name in keys[-1] for name in SAID) and ABOUT.isdisjoint(keys)
 
 
 def _unpacked(value: Any) -> Iterator[str]:
