@@ -2,7 +2,7 @@
 
     python plugins/logs/benchmarks/formats.py FOLDER [--judged benchmarks/results/formats_files.tsv] > files.tsv
 
-`--judged` is a table of files with a family and the judgement of somebody who read the file; the counts of the judgements by
+`--judged` is a table of files (`OWNER+NAME@COMMIT/PATH` in the folder) with the judgement of somebody who read the file; the counts of the judgements by
 family are printed too (to stderr), with the files that it has and the folder lacks.
 """
 
@@ -79,7 +79,8 @@ def print_families(rows: list[dict[str, str]], found: set[str]) -> None:
     every = Counter(row["judgement"] for row in rows)
     lines.append(["all", str(len(rows)), *(str(every[one]) for one in JUDGEMENTS)])
     print(*("| " + " | ".join(line) + " |" for line in lines), sep="\n", file=sys.stderr)
-    missing = [row["file"] for row in rows if row["file"] not in found]
+    files = (f"{row['repository'].replace('/', '+')}@{row['commit']}/{row['path']}" for row in rows)
+    missing = [file for file in files if file not in found]
     print(f"{len(missing)} judged files are not in the folder", file=sys.stderr)
 
 
