@@ -38,7 +38,7 @@ def look_at_quarantine(run: Run, traces: Entry) -> None:
         file = traces.path / QUARANTINE_FILE
         reasons = [
             f"{why.count} {why.reason} (as {why.file}:{why.line}: {why.detail:.120}). {why.advice}"
-            for why in frequent_reasons(traces.result, file)
+            for why in frequent_reasons(traces.result, file, bool(run.config.ingest.readers))
         ]
         hint = f"{file} has them; ingest.allow_quarantine=true trains on the rest"
         raise DoubtfulData("\n  ".join([f"{short}:", *reasons, hint]))

@@ -243,6 +243,8 @@ PUBLIC = {
         "text_field",
         "time_text",
     ),
+    "tracewheel.core.paths": ("JsonPath",),
+    "tracewheel.traces.readers.mapping": ("MappingReader",),
     "tracewheel.traces.readers.openai": ("openai_messages",),
     "tracewheel.traces.readers.openai_responses": ("read_response_items",),
     "tracewheel.traces.readers.plugins": ("TraceReader",),

@@ -189,6 +189,12 @@ def _progress(config: IngestConfig, options: argparse.Namespace) -> Iterator[Cal
 
 NOT_WHOLE = ("cut_turns", "failed_turns", "cut_prompts", "results_left_out")
 
+WARNINGS = {
+    "agent_first": "the agent speaks first",
+    "tools_elsewhere": "tools inferred though the record offers some",
+    "unread_text": "a long text unread",
+}
+
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """Counts, the most frequent reasons of the quarantine, and whether there is enough to go on with."""
@@ -211,12 +217,14 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         parts = [Grid(("", "this time", "in all"), figures)]
     if said := result.get("outcomes"):
         parts.append(outcomes_grid(said))
+    if warned := {label: added[name] for name, label in WARNINGS.items() if added.get(name)}:
+        rows.append(("kept, but", counted(warned)))
     if unasked := added.get("without_user"):
         lines = ["what was asked is not in the conversation: no task can be made of them", f"→ {ASKED_ELSEWHERE}"]
         parts.append(Block(f"{number(unasked)} × kept without a user's message", lines))
     first = ""
     if result["quarantined"]:
-        whys = frequent_reasons(result, out / QUARANTINE_FILE)
+        whys = frequent_reasons(result, out / QUARANTINE_FILE, bool(options.readers))
         for why in whys:
             lines = [f"{why.file}:{why.line}: {one_line(why.detail, DETAIL)}".rstrip(": "), f"→ {why.advice}"]
             parts.append(Block(f"{why.count} × {why.reason}", lines))

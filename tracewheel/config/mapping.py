@@ -77,10 +77,13 @@ Role = Annotated[str, AfterValidator(_role)]
 
 
 class CallPaths(Strict):
-    """Where the parts of a call are, from the call on. `result` is for logs that keep it with the call."""
+    """Where the parts of a call are, from the call on. `result` is for logs that keep it with the call.
+
+    `arguments` leads to the object of all arguments, or has a path for each name.
+    """
 
     name: PathOrConstant = "name"
-    arguments: Paths = ("arguments",)
+    arguments: Annotated[tuple[Path, ...] | dict[str, Path], BeforeValidator(_listed)] = ("arguments",)
     id: Path | None = None
     result: Path | None = None
 
@@ -89,11 +92,15 @@ class MessagePaths(Strict):
     """Where the parts of a message are, from an element of the conversation on.
 
     Of several paths the first that is there counts. `calls` is one call or a list of them. For results, `id` and `tool` name
-    the call and the tool that they are of. `when` holds values that an element must have for this
-    rule; `*` is any value.
+    the call and the tool that they are of. `when` holds values that an element must have for this rule: one of a list,
+    a text with `*` for anything, or `*` alone for any value. `role: =skip` leaves these elements out. `message` is the path to
+    a whole message in the form of a provider or framework, instead of its parts. With `joins` what the agent says here belongs
+    to the turn that it has begun.
     """
 
     role: PathOrConstant = "role"
+    message: Path | None = None
+    joins: bool = False
     text: Paths = ("content",)
     reasoning: Path | None = None
     calls: Paths = ()

@@ -113,12 +113,16 @@ _ENDS_CUT = re.compile(
     rf"(?:[\[(<{{][.… ]*{_WHAT}truncated\b[^\])>}}\n]{{0,60}}[\])>}}]|(?:\.\.\.|…)\s*truncated)\s*$", re.IGNORECASE
 )
 _MIDDLE_CUT = "(litellm_truncated "
+# What stands for an image or a file that a policy of text cannot see (`traces/readers/media.py`).
+_MEDIA = re.compile(r"\[(?:image|audio|video|file), [^\]\n]{0,80}(?:sha256 [0-9a-f]{16}|not in the log)\]")
 _JSON_BEGUN = re.compile(r"\s*(?:\[\s*)?\{\s*\"(?:role|parts|messages|type|content)\"\s*:")
 _TAIL = 200
 
 
 def prompt_is_cut(messages: Iterable[Mapping[str, Any]]) -> bool:
     """Whether an exporter cut what the agent was told before its first turn: a mark of it, or JSON of messages that breaks off.
+
+    So it is of a prompt with an image or a file, for which a placeholder stands.
 
     OpenTelemetry's limit of attributes leaves no mark, and messages that are no JSON any more are read as a text.
     """
@@ -129,7 +133,12 @@ def prompt_is_cut(messages: Iterable[Mapping[str, Any]]) -> bool:
         if (
             isinstance(text, str)
             and text
-            and (_ENDS_CUT.search(text[-_TAIL:]) or _MIDDLE_CUT in text or (_JSON_BEGUN.match(text) and not _is_json(text)))
+            and (
+                _ENDS_CUT.search(text[-_TAIL:])
+                or _MIDDLE_CUT in text
+                or _MEDIA.search(text)
+                or (_JSON_BEGUN.match(text) and not _is_json(text))
+            )
         ):
             return True
     return False

@@ -98,10 +98,11 @@ def _given() -> list[str]:
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
 SOURCES = "tracewheel-sources"
 _LOG_FORMATS = (
-    "atif", "autogen", "bedrock", "claude_code", "codex", "gemini", "gemini_cli", "google_adk", "inspect", "langchain",
-    "langfuse", "langgraph", "langsmith", "mini_swe_agent", "mlflow", "openai_agents", "openhands", "openinference",
-    "pydantic_ai", "sharegpt", "smolagents", "sweagent", "table", "tau2", "tau_bench", "toolbench", "vercel_ai", "weave",
-    "xlam",
+    "agentdojo", "amp", "antigravity", "atif", "autogen", "bedrock", "braintrust", "chat_lines", "chatgpt", "claude_code",
+    "codex", "codex_exec", "copilot_cli", "cursor", "droid", "droid_stream", "gemini", "gemini_cli", "google_adk", "grok",
+    "hermes", "inspect", "kimi", "langchain", "langfuse", "langgraph", "langsmith", "mini_swe_agent", "mlflow",
+    "openai_agents", "opencode", "opencode_run", "openhands", "openinference", "pi", "pydantic_ai", "qwen_code", "sharegpt",
+    "smolagents", "strands", "sweagent", "table", "tau2", "tau_bench", "toolbench", "vercel_ai", "weave", "xlam",
 )  # fmt: skip
 # By sort, as `load_class` names it: kind -> the distribution that holds it.
 WHEELS: dict[str, dict[str, str]] = {

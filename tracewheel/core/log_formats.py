@@ -33,10 +33,10 @@ LOG_FILES = KindTable("tracewheel.log_files", {"parquet": f"{_READERS}.tracewhee
 READERS = KindTable("tracewheel.readers", {"mapping": f"{_READERS}.mapping:MappingReader"})
 # Of readers whose signs are equally specific, the earlier here is tried first; formats that are not here come last, by name.
 TRIED = (
-    "anthropic", "atif", "claude_code", "codex", "gemini_cli", "inspect", "langfuse", "mini_swe_agent", "mlflow", "openai",
-    "openai_agents", "openai_responses", "openhands", "openinference", "otel", "requests", "sharegpt", "smolagents",
+    "qwen_code", "anthropic", "atif", "claude_code", "codex", "gemini_cli", "inspect", "langfuse", "mini_swe_agent", "mlflow",
+    "openai", "openai_agents", "openai_responses", "openhands", "openinference", "otel", "requests", "sharegpt", "smolagents",
     "sweagent", "table", "tau_bench", "toolbench", "vercel_ai", "langchain", "langgraph", "pydantic_ai", "gemini", "bedrock",
-    "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam",
+    "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam", "cursor", "pi", "chat_lines",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass
@@ -37,22 +38,7 @@ class JsonPath:
     @property
     def steps(self) -> tuple[Any, ...]:
         """Keys, positions, and `EACH`."""
-        if self.text == ".":
-            return ()
-        steps: list[Any] = []
-        at = 0
-        while at < len(self.text):
-            match = STEP.match(self.text, at)
-            if match is None or (not at and self.text.startswith(".") and not self.text.startswith(".[")):
-                raise ValueError(f"'{self.text}' is no path: as in 'result.turns[0].text', 'calls[]' or '.'")
-            key = match["quoted"] or match["key"]
-            if key is not None and at and not match[0].startswith("."):
-                raise ValueError(f"'{self.text}' is no path: a '.' is missing before '{key}'")
-            steps.append(key if key is not None else EACH if match["index"] is None else int(match["index"]))
-            at = match.end()
-        if not steps:
-            raise ValueError("an empty path: '.' is the value itself")
-        return tuple(steps)
+        return _steps(self.text)
 
     def find(self, value: Any) -> Any:
         """What is at the path; with `[]`, the list of all that is there.
@@ -68,6 +54,26 @@ class JsonPath:
             return self.find(value)
         except MissingPath:
             return default
+
+
+@functools.lru_cache(4096)
+def _steps(text: str) -> tuple[Any, ...]:
+    if text == ".":
+        return ()
+    steps: list[Any] = []
+    at = 0
+    while at < len(text):
+        match = STEP.match(text, at)
+        if match is None or (not at and text.startswith(".") and not text.startswith(".[")):
+            raise ValueError(f"'{text}' is no path: as in 'result.turns[0].text', 'calls[]' or '.'")
+        key = match["quoted"] or match["key"]
+        if key is not None and at and not match[0].startswith("."):
+            raise ValueError(f"'{text}' is no path: a '.' is missing before '{key}'")
+        steps.append(key if key is not None else EACH if match["index"] is None else int(match["index"]))
+        at = match.end()
+    if not steps:
+        raise ValueError("an empty path: '.' is the value itself")
+    return tuple(steps)
 
 
 def _find(value: Any, steps: tuple[Any, ...], done: str, path: str) -> Any:

@@ -7,13 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel.core.endings import CUT, UNFINISHED, how_unfinished, prompt_is_cut
+from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.core.types import Trace
 from tracewheel.traces.readers.building import STRAY_RESULTS
+from tracewheel.traces.readers.warnings import TOOLS_ELSEWHERE, UNREAD_TEXT
 
 NAMES = ("read", "kept", "duplicates", "quarantined", "messages", "tool_calls", "tool_results", "unreadable_times")
 FORGOTTEN, WITHOUT_USER = "forgotten", "without_user"
 CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS = "cut_turns", "failed_turns", "cut_prompts", "results_left_out"
-RARE = (FORGOTTEN, WITHOUT_USER, CUT_TURNS, FAILED_TURNS, CUT_PROMPTS, STRAYS)  # in a report only where there are some
+AGENT_FIRST = "agent_first"
+WARNINGS = (AGENT_FIRST, TOOLS_ELSEWHERE, UNREAD_TEXT)
+RARE = (
+    FORGOTTEN,
+    WITHOUT_USER,
+    CUT_TURNS,
+    FAILED_TURNS,
+    CUT_PROMPTS,
+    STRAYS,
+    *WARNINGS,
+)  # in a report only where there are some
+
+ASKERS = ("system", "developer", "user")
 
 
 def is_asked(trace: Trace) -> bool:
@@ -27,8 +41,8 @@ class Counts:
 
     `without_user` are kept although nobody asks the agent for anything: no task can be made of them. `cut_turns` and
     `failed_turns` are answers of the model that are not whole, `cut_prompts` traces whose exporter cut what the agent was
-    asked, `results_left_out` results of no call. `redacted` counts redacted places by kind. `forgotten` records are left out:
-    read, and neither kept nor in quarantine.
+    asked, `results_left_out` results of no call; `WARNINGS` are what a reader may have left. `redacted` counts redacted
+    places by kind. `forgotten` records are left out: read, and neither kept nor in quarantine.
     """
 
     numbers: Counter[str] = field(default_factory=Counter)
@@ -70,6 +84,10 @@ class Counts:
             numbers[STRAYS] += times * trace.info[STRAY_RESULTS]
         if prompt_is_cut(trace.messages):
             numbers[CUT_PROMPTS] += times
+        # What a reader of the user's own finds first is what the user wants.
+        numbers[AGENT_FIRST] += times * (trace.messages[0]["role"] not in ASKERS and trace.format in LOG_FORMATS)
+        for warning in (TOOLS_ELSEWHERE, UNREAD_TEXT):
+            numbers[warning] += times * (warning in trace.info)
         if not is_asked(trace):
             numbers[WITHOUT_USER] += times
         if trace.created is None and "created" in trace.info:

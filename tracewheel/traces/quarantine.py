@@ -38,7 +38,7 @@ ADVICE = {
     "where it stands (docs/traces.md: call.result of a mapping).",
     "content was not read": "The detail names what no reader knows. Log it under the name of a known format (docs/traces.md), "
     "or read it with --reader module:Class.",
-    "content is not text": "Images, audio and files are not read. Nothing to do, unless the text is in the log too.",
+    "content is not text": "A part of a message of a kind that no reader knows. See it with --explain.",
     "no assistant turn": "The agent said nothing. Log its replies; a task without any needs its environment (`make-tasks`).",
     "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",
     "verifier unreadable": '\'environment.verifier\' is a built-in kind, as text or as {"kind": ..., "args": {...}}.',
@@ -58,10 +58,17 @@ ADVICE = {
     "Parquet damaged": "Write the file again; what was before the damage is read.",
 }
 REASONS = tuple(ADVICE)
+MEND_YOURS = "Your reader does not read it: the detail says what it lacks. See it with --explain."
 
 FREQUENT = 3
-# Of the records read; a duplicate is kept by its twin.
+# Of the records read; a duplicate is kept by its twin. Of those kept, the most with one warning.
 LARGEST_QUARANTINE = 0.5
+LARGEST_WARNED = 0.5
+WARNED = {
+    "unasked": "begin with the agent, and nobody asks it for anything",
+    "tools_elsewhere": "have tools inferred from their calls, though the record holds a list of tools",
+    "unread_text": "leave a text of over 200 characters unread",
+}
 
 
 @dataclass(frozen=True)
@@ -142,22 +149,30 @@ class Why:
 
 
 def shortfall(report: Mapping[str, Any]) -> str:
-    """A sentence where nothing is kept, or most records are in quarantine: of all, or of the last call's. Otherwise ""."""
+    """A sentence where nothing is kept, most records are in quarantine, or most kept have one warning; otherwise "".
+
+    It is of all records, or of the last call's.
+    """
     if not report["kept"]:
         return f"nothing was kept of {report['read']} records" if report["read"] else "the logs hold no record"
     for counts, whose in ((report, ""), (report.get("added", report), "new ")):
         read, bad = counts["read"], counts["quarantined"]
         if bad > LARGEST_QUARANTINE * read:
             return f"{bad} of {read} {whose}records are in quarantine ({bad / read:.0%}), under half were kept"
+        found = {**counts, "unasked": min(counts.get("agent_first", 0), counts.get("without_user", 0))}
+        for name, what in WARNED.items():
+            if found.get(name, 0) > LARGEST_WARNED * counts["kept"]:
+                return f"{found[name]} of {counts['kept']} {whose}traces {what}; see one with --explain"
     return ""
 
 
-def frequent_reasons(report: Mapping[str, Any], quarantine: Path) -> list[Why]:
+def frequent_reasons(report: Mapping[str, Any], quarantine: Path, has_own: bool = False) -> list[Why]:
     """The most frequent reasons, each with its first example.
 
     Args:
         report: The report of the ingest.
         quarantine: Its quarantine.jsonl.
+        has_own: Whether a reader of the user's own read the logs: it is not proposed then.
     """
     ranked = sorted(report["by_reason"].items(), key=lambda item: (-item[1], item[0]))[:FREQUENT]
     missing, found = dict(ranked), {}
@@ -173,7 +188,7 @@ def frequent_reasons(report: Mapping[str, Any], quarantine: Path) -> list[Why]:
             str(found.get(reason, {}).get("file", "?")),
             int(found.get(reason, {}).get("line", 0)),
             str(found.get(reason, {}).get("detail", "")),
-            ADVICE.get(reason, "See it with --explain."),
+            MEND_YOURS if has_own and "--reader" in ADVICE.get(reason, "") else ADVICE.get(reason, "See it with --explain."),
         )
         for reason, count in ranked
     ]

@@ -1,4 +1,5 @@
-"""Reads sessions of Claude Code: `~/.claude/projects/*/*.jsonl`, one event per line, linked by `uuid` and `parentUuid`.
+"""Reads sessions of Claude Code, `~/.claude/projects/*/*.jsonl`, one event a line, linked by `uuid` and `parentUuid`; and its
+`stream-json`, whose lines have no links.
 
 The lines of one response share a message id and are one turn. A tool's result belongs to its call wherever its line is.
 Lines that the model did not see (progress, snapshots, errors of the API) only link others. A session may hold several
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracewheel import (
+    InvalidRecord,
     Part,
     Place,
     RawTrace,
@@ -42,9 +44,38 @@ def recognises(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return False
     if value["type"] in TURNS:
-        return isinstance(value.get("sessionId"), str) and isinstance(value.get("message"), dict)
+        message = value.get("message")
+        if not isinstance(message, dict) or "content" not in message:
+            return False
+        # An export may have lost the session's id.
+        return isinstance(value.get("sessionId"), str) or (message.get("role") == value["type"] and "session_id" not in value)
     # Langfuse's observations have a type and a session, too: SPAN, GENERATION.
     return (isinstance(value.get("sessionId"), str) and value["type"].islower()) or ALONE.get(value["type"]) in value
+
+
+def recognises_stream(value: Any) -> bool:
+    """Whether this is a line of `claude --output-format stream-json`, or of the Agent SDK."""
+    if not isinstance(value, dict) or not isinstance(value.get("session_id"), str):
+        return False
+    if value.get("type") in TURNS:
+        return isinstance(value.get("message"), dict) and "content" in value["message"]
+    return value.get("type") == "system" and value.get("subtype") == "init" and "tools" in value
+
+
+def split_stream(lines: Sequence[SessionLine]) -> Iterator[Part]:
+    """The conversations of a stream, whose lines have no links: those of a sub-agent name the call that began it."""
+    renamed = []
+    about: dict[str, Any] = {}
+    for line in lines:
+        value = line.value
+        if value.get("subtype") == "init":
+            about = {"version": value.get("claude_code_version"), "cwd": value.get("cwd")}
+        parent = value.get("parent_tool_use_id")
+        if value["type"] == "stream_event" or (value["type"] == "user" and value.get("isReplay")):
+            continue
+        side = {"isSidechain": True, "agentId": parent} if isinstance(parent, str) else {}
+        renamed.append(line._replace(value={**about, **side, **value, "sessionId": value.get("session_id")}))
+    yield from split(renamed)
 
 
 def continues(value: Any) -> bool:
@@ -118,6 +149,11 @@ class _Session:
     def _take(self, line: SessionLine, lane: str) -> None:
         value, message = line.value, line.value.get("message")
         if value["type"] not in TURNS or not isinstance(message, dict):
+            is_message = isinstance(message, dict) and "content" in message
+            if is_message or (value["type"].startswith("tool_") and {"input", "output"} & value.keys()):
+                raise InvalidRecord(
+                    "message unreadable", f"a line of type {value['type']!r:.40}, which says or calls something"
+                )
             self._title = _title(value) or self._title
             return
         blocks = message["content"] if isinstance(message.get("content"), list) else [message.get("content")]
@@ -147,7 +183,7 @@ class _Session:
         turn = self._turn_of_message.get(key)
         if turn is None:
             turn = self._turn_of_message[key] = self._add(_Turn(line, self._parent(line), []))
-        turn.blocks += [block for block in blocks if block not in turn.blocks]
+        turn.blocks = _grown(turn.blocks, blocks)
         turn.usage = object_field(message, "usage") or turn.usage
         turn.ended = ending(message) or turn.ended
         self._turn_of_line[line.line] = turn
@@ -197,6 +233,30 @@ class _Session:
         path = _path(leaf)
         left = [turn for turn in path if self._first_after[_after(turn)] is not turn or (is_unnamed and turn is path[0])]
         return f"{name}/{left[-1].line.value.get('uuid') or left[-1].line.line}" if left else name
+
+
+def _grown(known: list[Any], blocks: list[Any]) -> list[Any]:
+    """The blocks of a response with those of its next line, which may repeat them, or hold more of a text or call."""
+    whole = list(known)
+    for position, block in enumerate(blocks):
+        earlier = known[position] if position < len(known) else None
+        if isinstance(block, dict) and isinstance(earlier, dict) and _goes_on(earlier, block):
+            whole[position] = block
+        elif block not in whole:
+            whole.append(block)
+    return whole
+
+
+def _goes_on(earlier: dict[str, Any], later: dict[str, Any]) -> bool:
+    """Whether a block is a later version of another: the same call, or a text that begins with it."""
+    if earlier.get("type") != later.get("type"):
+        return False
+    if later.get("type") == "tool_use":
+        return earlier.get("id") == later.get("id")
+    texts = [
+        next((block[key] for key in ("text", "thinking") if isinstance(block.get(key), str)), "") for block in (earlier, later)
+    ]
+    return bool(texts[0]) and texts[1].startswith(texts[0])
 
 
 def _after(turn: _Turn) -> tuple[str, int]:
@@ -264,7 +324,7 @@ def read(value: Any, place: Place) -> Trace:
         place,
         RawTrace(
             messages,
-            id=thread.id,
+            id=thread.id if last.get("sessionId") else None,
             session=text_field(last, "sessionId"),
             created=text_field(first, "timestamp"),
             model=models[0] if models else None,
@@ -287,10 +347,12 @@ def read(value: Any, place: Place) -> Trace:
 def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
     """A turn and the results of its calls. As in Claude Code, calls that got no result before the next turn are left out."""
     if turn.role == "user":
-        content = read_parts([block for block in turn.blocks if block is not None])
+        content = read_parts([block for block in turn.blocks if block is not None], "\n")
         replies = [{"role": "tool", "tool_call_id": result["id"], "content": result["content"]} for result in content.results]
         return replies if content.text is None and replies else [*replies, {"role": "user", "content": content.text or ""}]
-    content = read_parts([block for block in turn.blocks if not isinstance(block, dict) or block.get("type") != "tool_use"])
+    content = read_parts(
+        [block for block in turn.blocks if not isinstance(block, dict) or block.get("type") != "tool_use"], "\n\n"
+    )
     calls = [call for call in turn.calls if is_last or str(call.get("id")) in turn.results]
     message: dict[str, Any] = {"role": "assistant", "content": content.text}
     if calls:
@@ -309,4 +371,7 @@ def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
     return [*with_ending([message], turn.ended), *replies]
 
 
-READERS = (Reader(FORMAT, recognises, read, "lines", split=split, continues=continues),)
+READERS = (
+    Reader(FORMAT, recognises, read, "lines", split=split, continues=continues),
+    Reader(FORMAT, recognises_stream, read, "lines", split=split_stream, continues=continues),
+)

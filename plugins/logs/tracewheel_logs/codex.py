@@ -80,6 +80,7 @@ class _Conversation:
     unknown: set[str] = field(default_factory=set)
     number: int = 0
     ends: str | None = None
+    asked: str | None = None
 
     def take(self, item: dict[str, Any]) -> None:
         """Add a response item."""
@@ -87,7 +88,7 @@ class _Conversation:
         kind = item.get("type")
         if kind in UNSEEN:
             self.left_out[str(kind)] += 1
-        elif kind == "message":
+        elif kind == "message" or (kind is None and "role" in item):
             self._say(item)
         elif kind == "agent_message":  # from another agent
             parts = [part for part in item.get("content") or () if part.get("type") != "encrypted_content"]
@@ -149,11 +150,16 @@ def _call(item: dict[str, Any], key: str) -> dict[str, Any]:
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+SHOWN = {"text", "image", "file", "audio"}  # words in the types of a result's parts
+
+
 def _output(output: Any) -> str:
     if isinstance(output, dict) and isinstance(output.get("content"), str):
         return str(output["content"])
-    if isinstance(output, list) and all(isinstance(part, dict) and "text" in str(part.get("type")) for part in output):
-        return read_parts(output).text or ""
+    if isinstance(output, list) and all(
+        isinstance(part, dict) and SHOWN & set(str(part.get("type")).split("_")) for part in output
+    ):
+        return read_parts(output, "\n").text or ""
     return as_text(output)
 
 
@@ -190,6 +196,8 @@ class _Rollout:
             self._compact(payload, line)
         elif payload.get("type") == "token_count":
             self._now.usage = object_field(object_field(payload, "info"), "total_token_usage") or self._now.usage
+        elif payload.get("type") == "user_message":
+            self._now.asked = self._now.asked or text_field(payload, "message")
         elif payload.get("type") == "turn_aborted":
             self._now.interrupt(payload)
         elif payload.get("type") == "thread_rolled_back":
@@ -253,6 +261,12 @@ def read(value: Any, place: Place) -> Trace:
     session = conversation.session
     if conversation.unknown:
         raise InvalidRecord("message unreadable", f"a response item of type {min(conversation.unknown)!r:.40}")
+    first = next((message for message in conversation.messages if message["role"] not in ("system", "developer")), {})
+    if first.get("role") == "assistant" and conversation.asked:
+        raise InvalidRecord(
+            "content was not read",
+            f"the user's message {conversation.asked!r:.60} is in an event, and in no item before the agent's",
+        )
     identity = text_field(session, "id")
     git = object_field(session, "git")
     return build_trace(

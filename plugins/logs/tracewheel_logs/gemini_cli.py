@@ -41,7 +41,13 @@ class _Conversation(NamedTuple):
 
 def recognises(value: Any) -> bool:
     """Whether this is a session in one object."""
-    return isinstance(value, dict) and value.keys() >= SESSION and isinstance(value.get("messages"), list)
+    messages = value.get("messages") if isinstance(value, dict) else None
+    if not isinstance(messages, list) or "sessionId" not in value:
+        return False
+    kinds = UNSEEN | AGENT | {"user"}
+    return value.keys() >= SESSION or all(
+        isinstance(one, dict) and one.get("type") in kinds and "content" in one and "role" not in one for one in messages
+    )
 
 
 def recognises_line(value: Any) -> bool:

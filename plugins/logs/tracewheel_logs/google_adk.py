@@ -1,4 +1,4 @@
-"""Reads sessions of Google's Agent Development Kit: a session with its events, or bare events.
+"""Reads sessions of Google's Agent Development Kit: a session with its events, or bare events; and its sets of evaluations.
 
 Bare events are a list, or the lines of a file, which is one session then. An event's content has Gemini's parts. Events of
 all agents of a session are one conversation; partial events of a stream are repeated whole, and are left out.
@@ -18,6 +18,7 @@ from tracewheel import (
     Signs,
     Trace,
     build_trace,
+    list_field,
     message_list,
     nanoseconds,
     object_field,
@@ -28,6 +29,7 @@ from tracewheel_logs.gemini import read_contents
 
 FORMAT = "google_adk"
 INVOCATION = ("invocation_id", "invocationId")
+NO_RESULT = "[The log does not hold the result of this call.]"
 READ = {"id", "events", "user_id", "userId", "app_name", "appName", "state", "last_update_time", "lastUpdateTime"}
 
 
@@ -106,7 +108,46 @@ def split(lines: list[SessionLine]) -> list[Part]:
     return [Part({"events": events}, lines[0].line, events)]
 
 
+def is_eval_set(value: Any) -> bool:
+    """Whether this is a set of cases with their conversations."""
+    return isinstance(value, dict) and "eval_set_id" in value and isinstance(value.get("eval_cases"), list)
+
+
+def cases(value: Any) -> list[Part]:
+    """The cases that have a conversation."""
+    found = [case for case in value["eval_cases"] if isinstance(case, dict) and case.get("conversation")]
+    return [Part({"eval_set_id": value["eval_set_id"], **case}, None, case) for case in found]
+
+
+def read_case(value: Any, place: Place) -> Trace:
+    """The trace of one case. The calls of a reference may have no results.
+
+    Raises:
+        InvalidRecord: it cannot be read.
+    """
+    dialogue = Dialogue()
+    for number, turn in enumerate(list_field(value, "conversation")):
+        read_contents([{**object_field(turn, "user_content"), "role": "user"}], dialogue)
+        between = object_field(turn, "intermediate_data")
+        replies = {reply.get("id") or reply.get("name"): reply for reply in list_field(between, "tool_responses")}
+        for at, call in enumerate(list_field(between, "tool_uses")):
+            identity = call.get("id") or f"call_{number}_{at}"
+            reply = replies.get(call.get("id") or call.get("name"))
+            dialogue.called(identity, call.get("name"), call.get("args"))
+            dialogue.replied(identity, call.get("name"), reply.get("response") if reply else NO_RESULT)
+        if isinstance(turn.get("final_response"), dict):
+            read_contents([{**turn["final_response"], "role": "model"}], dialogue)
+    session = object_field(value, "session_input")
+    info = {"eval_set": value["eval_set_id"], "app": session.get("app_name"), "state": session.get("state")}
+    return build_trace(
+        FORMAT,
+        place,
+        RawTrace(dialogue.messages(), task=text_field(value, "eval_id"), user=text_field(session, "user_id"), info=info),
+    )
+
+
 READERS = (
+    Reader(FORMAT, is_eval_set, read_case, signs=Signs.NAMED, split=cases),
     Reader(FORMAT, recognises, read, signs=Signs.NAMED),
     Reader(FORMAT, is_event, read_list, "list", Signs.NAMED, are_events),
     Reader(FORMAT, is_event, read, "lines", Signs.NAMED, split=split),

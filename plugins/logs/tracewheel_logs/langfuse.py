@@ -10,6 +10,7 @@ trace's own output. An object of observation ids to chat messages
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from typing import Any
@@ -65,7 +66,7 @@ def recognises(value: Any) -> bool:
 
 
 def _is_normalised(observation: Any) -> bool:
-    if not isinstance(observation, dict) or observation.keys() != {"input", "output"}:
+    if not isinstance(observation, dict) or not observation or not observation.keys() <= {"input", "output"}:
         return False
     return all(isinstance(side, dict) and "success" in side for side in observation.values())
 
@@ -81,9 +82,22 @@ def read(value: Any, place: Place) -> Trace:
     about = value["trace"] if isinstance(value.get("trace"), dict) else value
     observations = [observation for observation in value["observations"] if isinstance(observation, dict)]
     calls = model_calls(observations)
+    runs = [tool_run(observation) for observation in observations if is_tool_run(observation)]
+    half = any(not call.inputs or not (call.outputs or call.ended) for call in calls)
     if not any(call.inputs or call.outputs for call in calls):
         calls = [ModelCall(0, said_by(about.get("input"), "user"), said_by(about.get("output"), "assistant"))]
-    conversation = join_calls(calls, [tool_run(observation) for observation in observations if is_tool_run(observation)])
+    conversation = join_calls(calls, runs)
+    if conversation.messages and conversation.messages[0]["role"] in ("assistant", "tool"):
+        conversation = replace(conversation, messages=[*said_by(about.get("input"), "user"), *conversation.messages])
+    called = sum(
+        len(message.get("tool_calls") or ())
+        for message in [*conversation.messages, *itertools.chain.from_iterable(conversation.others)]
+    )
+    if half and called < len(runs):
+        raise InvalidRecord(
+            "content was not read",
+            f"{len(runs)} tools ran, {called} calls of them are in the generations, and one of these has no input or no output",
+        )
     if not conversation.messages:
         raise InvalidRecord("no messages", "no generation of the trace has messages")
     conversation = _with_answer(about, conversation, calls)
@@ -138,7 +152,24 @@ def _is_page(value: Any) -> bool:
 
 
 def _is_row(value: Any) -> bool:
-    return _is_observation(value) or _is_score(value)
+    value = _camel(value)
+    return _is_observation(value) or _is_score(value) or _is_trace(value)
+
+
+def _camel(row: Any) -> Any:
+    """A row of the bulk export (Langfuse 3), whose names have underscores, with the API's names; any other unchanged."""
+    if not isinstance(row, dict) or not isinstance(row.get("project_id"), str):
+        return row
+    names = {key: head + "".join(map(str.title, rest)) for key in row for head, *rest in [key.split("_")]}
+    row = {names[key]: value for key, value in row.items()}
+    return row | ({"model": row["providedModelName"]} if row.get("providedModelName") else {})
+
+
+def _is_trace(value: Any) -> bool:
+    """Whether this is a trace's own row in a bulk export."""
+    return (
+        isinstance(value, dict) and {"id", "timestamp", "projectId", "input", "output"} <= value.keys() and "type" not in value
+    )
 
 
 def _is_observation(value: Any) -> bool:
@@ -160,7 +191,8 @@ def rows(value: Any) -> list[tuple[str, Any]]:
         InvalidRecord: one is of no trace.
     """
     found = []
-    for row in value["data"] if _is_page(value) else [value]:
+    for row in map(_camel, value["data"] if _is_page(value) else [value]):
+        row = {**row, "traceId": row["id"]} if _is_trace(row) else row
         row = _with_trace_id(row) if _is_score(row) else row
         name = text_field(row, "traceId", "sessionId") if isinstance(row, dict) else None
         if not name:
@@ -184,7 +216,7 @@ def states(values: list[Any]) -> list[dict[str, Any]] | None:
 
     Scores of single observations say nothing, as do those of other names than a success or a total has.
     """
-    if any(map(_is_observation, values)):
+    if any(_is_observation(row) or _is_trace(row) for row in values):
         return None
     whole = [row for row in values if not row.get("observationId")]
     lines = []
@@ -205,8 +237,14 @@ def read_rows(values: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    latest = {row.get("id"): row for row in values}.values()
+    traces = [row for row in values if _is_trace(row)]
+    latest = {row.get("id"): row for row in values if not _is_trace(row)}.values()
     observations = sorted(filter(_is_observation, latest), key=lambda row: nanoseconds(row["startTime"]))
+    if traces and not observations:
+        raise InvalidRecord("no messages", "a trace without its observations, whose files are to be read together with it")
+    if traces:
+        scored = {**traces[-1], "scores": [row for row in latest if _is_score(row)]}
+        return read({"trace": scored, "observations": observations}, place)
     known = {row["id"] for row in observations}
     roots = [row for row in observations if row.get("isRootObservation") or row.get("parentObservationId") not in known]
     about: dict[str, Any] = {"id": observations[0]["traceId"], "timestamp": observations[0]["startTime"]}

@@ -222,6 +222,8 @@ def _model_call(observation: dict[str, Any]) -> ModelCall:
         exchange = gemini.read_exchange(given, response)
         return ModelCall(start, _without_made_ids(exchange.inputs), _without_made_ids(exchange.outputs), model, exchange.tools)
     inputs, outputs = said_by(given, "user"), said_by(said, "assistant")
+    if (system := attributes.get("gen_ai.system_instructions")) and not any(one["role"] == "system" for one in inputs):
+        inputs = [*as_chat(system, "system"), *inputs]
     offered = next((attributes[key] for key in ATTRIBUTES_OF_TOOLS if key in attributes), None)
     if isinstance(said, dict) and said.get("object") == "response":
         if isinstance(said.get("instructions"), str):

@@ -30,6 +30,7 @@ from tracewheel import (
     nanoseconds,
     object_field,
     outcome_of,
+    parsed_json,
     scores_info,
     text_field,
     tie_calls,
@@ -41,6 +42,7 @@ FORMAT = "langsmith"
 KINDS = ("chain", "llm", "tool", "retriever", "embedding", "prompt", "parser")
 MARKS = {"dotted_order", "parent_run_id", "trace_id", "child_runs", "session_id", "session_name", "child_run_ids"}
 SOURCES = {"model": "model", "app": "person"}
+TEXTS = ("inputs", "outputs", "extra", "feedback_stats", "tags", "events")
 DEEPEST = 60
 
 
@@ -84,6 +86,8 @@ def read(values: Any, place: Place) -> Trace:
     """
     merged: dict[str, dict[str, Any]] = {}
     for run in values:
+        # A bulk export has these as JSON text.
+        run = {key: parsed_json(part) if key in TEXTS else part for key, part in run.items()}
         known = merged.setdefault(as_text(run.get("id")), {})
         known |= {key: part for key, part in run.items() if part is not None or key not in known}
     runs = sorted(merged.values(), key=lambda run: (nanoseconds(run.get("start_time")), as_text(run.get("dotted_order"))))

@@ -42,7 +42,10 @@ def read(value: Any, place: Place) -> Trace:
     history = message_list(value, "history")
     seen = [message for message in history if not (isinstance(message, dict) and message.get("is_demo"))]
     info = dict(object_field(value, "info"))
-    info |= {"environment": value.get("environment"), "demonstration_messages": (len(history) - len(seen)) or None}
+    info |= {
+        "environment": value.get("environment"),
+        "left_out": {"demonstration messages": len(history) - len(seen)} if len(history) > len(seen) else None,
+    }
     replayed = parsed_json(value.get("replay_config"))
     settings = replayed if isinstance(replayed, dict) else {}
     if settings:

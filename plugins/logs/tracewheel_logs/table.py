@@ -24,7 +24,9 @@ from tracewheel import (
 from tracewheel_logs import sharegpt
 
 FORMAT = "table"
+PAIRS = (("prompt", "completion"), ("prompt", "response"), ("prompt", "chosen"), ("", "chosen"))
 COLUMNS = ("messages", "conversations", "conversation", "trajectory", "traj", "dialogue", "dialog", "history", "chat", "turns")
+NOT_PAIRS = ("messages", "conversations", "conversation", "choices", "observations", "run_type", "contents")
 TOOLS = ("tools", "available_tools", "functions")
 
 
@@ -37,7 +39,24 @@ def recognises_text(value: Any) -> bool:
 def recognises(value: Any) -> bool:
     """Whether a column holds a conversation under a name that no other reader takes."""
     name = conversation_column(value)
-    return name is not None and name not in ("messages", "conversations")
+    if name == "conversations":
+        return "from" not in parsed_json(value[name])[0]
+    return name != "messages" and (name is not None or _pair_of(value) is not None)
+
+
+def _pair_of(value: Any) -> tuple[str, str] | None:
+    """The columns of what was asked and what was answered; of a row of preferences the answer that was chosen."""
+    if not isinstance(value, dict) or any(name in value for name in NOT_PAIRS):
+        return None
+    for asked, answered in PAIRS:
+        if answered not in value or (asked and asked not in value) or (answered == "chosen" and "rejected" not in value):
+            continue
+        sides = [parsed_json(value[name]) for name in (asked, answered) if name]
+        if any(map(_is_conversation, sides)) and all(isinstance(side, str) or _is_conversation(side) for side in sides):
+            return asked, answered
+        if all(isinstance(side, str) for side in sides) and asked and answered in ("completion", "chosen"):
+            return asked, answered
+    return None
 
 
 def conversation_column(value: Any) -> str | None:
@@ -60,6 +79,8 @@ def read(value: Any, place: Place) -> Trace:
         InvalidRecord: it cannot be read.
     """
     name = conversation_column(value) or "messages"
+    if name not in value and (pair := _pair_of(value)):
+        return _read_pair(value, pair, place)
     messages = without_nulls(parsed_json(value[name]))
     tools_name = next((key for key in TOOLS if value.get(key)), "tools")
     info = {key: part for key, part in value.items() if key not in (name, tools_name)}
@@ -68,6 +89,16 @@ def read(value: Any, place: Place) -> Trace:
     else:
         conversation, tools = tie_calls(as_chat(messages)), as_tools(value.get(tools_name))
     return build_trace(FORMAT, place, RawTrace(conversation, tools=tools, info=info))
+
+
+def _read_pair(value: dict[str, Any], pair: tuple[str, str], place: Place) -> Trace:
+    asked, answered = (without_nulls(parsed_json(value[name])) if name else [] for name in pair)
+    given, said = as_chat(asked, "user"), as_chat(answered, "assistant")
+    # A chosen answer may repeat the prompt.
+    whole = said if said[: len(given)] == given else [*given, *said]
+    tools_name = next((key for key in TOOLS if value.get(key)), "tools")
+    info = {key: part for key, part in value.items() if key not in (*pair, tools_name)}
+    return build_trace(FORMAT, place, RawTrace(tie_calls(whole), tools=as_tools(value.get(tools_name)), info=info))
 
 
 def without_nulls(value: Any) -> Any:

@@ -60,7 +60,7 @@ DAMAGES = {
     "a call without a reply": ("call without a reply", lambda record: record["messages"].pop(3)),
     "a call as text": ("content was not read", set_in_message(4, content=None, function_call="look()")),
     "calls that are none": ("tool calls unreadable", set_in_message(2, tool_calls=[{"id": "c1"}])),
-    "an image": ("content is not text", set_in_message(1, content=[{"type": "image_url", "image_url": {"url": "x"}}])),
+    "an image without anything": ("content is not text", set_in_message(1, content=[{"type": "image_url"}])),
     "no turn of the agent": ("no assistant turn", lambda record: record.update(messages=record["messages"][:2])),
     "tools that are none": ("tools unreadable", lambda record: record.update(tools=["look"])),
     "a reward in words": ("reward is not a number", lambda record: record.update(reward="good")),

@@ -12,16 +12,23 @@ from typing import Any
 
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
+from tracewheel.traces.readers.media import placeholder
 
 TEXTS = {"text", "input_text", "output_text", "summary_text"}
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}
-CALLS = {"tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use"}
+CALLS = {"tool_use", "tool-call", "tool_call", "toolCall", "function_call", "server_tool_use", "mcp_tool_use"}
 RESULTS = {"tool_result", "tool-result", "tool_call_response", "tool_response"}
+# Parts of a server's results: what Anthropic's search found, as text beside what only its API can read.
+SERVED = {"web_search_result": ("title", "url"), "tool_reference": ("tool_name",), "search_result": ("title", "source")}
+OPAQUE = {"encrypted_content", "encrypted_index", "encrypted_stdout", "type"}
 # What a model neither reads nor writes: boundaries, marks for caches, and what the AI SDK shows to its users only.
 SHOWN_ONLY = {"step-start", "source", "source-url", "source-document", "cachePoint"}
 CALL_KEYS = ("functionCall", "function_call", "toolUse", "tool_use")
 RESULT_KEYS = ("functionResponse", "function_response", "toolResult", "tool_result")
-ID_KEYS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id")
+ID_KEYS = ("tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "call_id", "id")
+# Between parts of text of one message of the user's or a tool's, as vLLM joins them. A model's parts may be pieces of one text.
+APART = "\n"
+BLOCKS_APART = "\n\n"  # of a model, what it said before and after something else, such as a call
 
 
 @dataclass
@@ -33,21 +40,35 @@ class Content:
     calls: list[dict[str, Any]] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
 
+    def add_text(self, text: str, apart: str) -> None:
+        """Add a part of text; `apart` stands between it and the text before, unless white space does."""
+        before = self.text or ""
+        if before and text and not before[-1].isspace() and not text[0].isspace():
+            before += apart
+        self.text = before + text
 
-def read_parts(content: Any) -> Content:
+
+def read_parts(content: Any, apart: str = "") -> Content:
     """Sort a message's content, which is a text, a part, or a list of these.
+
+    Args:
+        content: As logged.
+        apart: What stands between two parts of text, one right after the other.
 
     Raises:
         InvalidRecord: a part has an unknown kind.
     """
     found = Content()
+    between = apart
     for part in content if isinstance(content, list) else [] if content is None else [content]:
+        before = found.text
         if isinstance(part, str):
-            found.text = (found.text or "") + part
+            found.add_text(part, between)
         elif isinstance(part, dict):
-            _sort(part, found)
+            _sort(part, found, between)
         else:
             raise InvalidRecord("content is not text", f"a part of a message is a {type(part).__name__}")
+        between = apart if found.text != before else BLOCKS_APART
     return found
 
 
@@ -57,7 +78,7 @@ def read_steps(content: Any) -> list[Content]:
     Raises:
         InvalidRecord: a part has an unknown kind.
     """
-    steps = [Content()]
+    steps, between = [Content()], ""
     for part in content if isinstance(content, list) else [content]:
         one = read_parts(part)
         ends = isinstance(part, dict) and part.get("type") == "step-start"
@@ -65,14 +86,15 @@ def read_steps(content: Any) -> list[Content]:
             steps.append(Content())
         step = steps[-1]
         if one.text is not None:
-            step.text = (step.text or "") + one.text
+            step.add_text(one.text, between)
+        between = "" if one.text else BLOCKS_APART
         step.reasoning += one.reasoning
         step.calls += one.calls
         step.results += one.results
     return steps
 
 
-def _sort(part: dict[str, Any], found: Content) -> None:
+def _sort(part: dict[str, Any], found: Content, apart: str) -> None:
     kind = part.get("type")
     if not isinstance(kind, str | None):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
@@ -81,9 +103,9 @@ def _sort(part: dict[str, Any], found: Content) -> None:
         if part.get("thought") is True:
             found.reasoning += text
         else:
-            found.text = (found.text or "") + text
+            found.add_text(text, apart)
     elif kind == "refusal":
-        found.text = (found.text or "") + as_text(part.get("refusal"))
+        found.add_text(as_text(part.get("refusal")), apart)
     elif kind in THOUGHTS or (kind is not None and kind.endswith(".TextReasoningContent")):
         part = part["content"] if isinstance(part.get("content"), dict) else part
         found.reasoning += as_text(_held(part, ("thinking", "text", "content", "reasoning", "value")))
@@ -95,10 +117,21 @@ def _sort(part: dict[str, Any], found: Content) -> None:
         _sort_invocation(part["toolInvocation"], None, found)
     elif kind == "dynamic-tool" or (kind is not None and kind.startswith("tool-") and "toolCallId" in part):
         _sort_invocation(part, None if kind == "dynamic-tool" else kind.removeprefix("tool-"), found)
+    elif (seen := placeholder(part)) is not None:
+        found.add_text(seen, apart or APART)
+    elif kind in SERVED:
+        found.add_text(_served(part, SERVED[kind]), apart or APART)
     elif kind is None:
         _sort_unnamed(part, found)
     elif kind not in SHOWN_ONLY and not kind.startswith("data-"):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+
+
+def _served(part: dict[str, Any], names: tuple[str, ...]) -> str:
+    """A part of a server's result as text: its named fields, and its own content."""
+    told = [as_text(part[name]) for name in names if part.get(name)]
+    content = read_parts(part.get("content")).text if isinstance(part.get("content"), list) else None
+    return "\n".join([*told, *([content] if content else [])])
 
 
 def _held(part: dict[str, Any], names: tuple[str, ...]) -> Any:
@@ -148,17 +181,23 @@ def _sort_invocation(tool: dict[str, Any], name: str | None, found: Content) -> 
 def _result(part: dict[str, Any]) -> dict[str, Any]:
     identity = next((part[key] for key in ID_KEYS if part.get(key)), None)
     output = next((part[key] for key in ("content", "result", "response", "output") if part.get(key) is not None), None)
+    named = "response" if isinstance(part.get("response"), dict) else "run"  # Gemini's and Amp's
+    held = part.get(named)
+    if isinstance(held, dict) and (output is None or (output is held and set(held) == {"output"})):
+        output = next((held[key] for key in ("output", "result", "error") if held.get(key) is not None), None)
     if isinstance(output, dict) and set(output) == {"type", "value"}:
         output = output["value"]
     if isinstance(output, list) and output and all(isinstance(inner, dict) for inner in output):
         output = _joined(output)
+    elif isinstance(output, dict) and str(part.get("type")).endswith("_tool_result"):
+        output = {key: value for key, value in output.items() if key not in OPAQUE}
     return {"id": identity_of(identity), "name": part.get("name") or part.get("toolName"), "content": output}
 
 
 def _joined(parts: list[dict[str, Any]]) -> Any:
     """A result's text parts and, as Bedrock writes them, its JSON; any other list unchanged."""
     if all("type" in part for part in parts):
-        return read_parts(parts).text
+        return read_parts(parts, APART).text
     if all(part.keys() in ({"text"}, {"json"}) for part in parts):
         return "".join(as_text(value) for part in parts for value in part.values())
     return parts

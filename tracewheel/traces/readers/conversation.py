@@ -213,18 +213,37 @@ class Dialogue:
             self._messages[-1][UNFINISHED] = mark
 
     @property
-    def has_text(self) -> bool:
-        """Whether the agent's current turn has text and no calls."""
-        return (
-            self._open
-            and bool(self._messages)
-            and bool(self._messages[-1]["content"])
-            and "tool_calls" not in self._messages[-1]
-        )
+    def has_said(self) -> bool:
+        """Whether the agent's current turn has text or calls: what follows is another turn."""
+        return self._open and bool(self._messages) and bool(self._messages[-1]["content"] or "tool_calls" in self._messages[-1])
 
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation, with ids made where the log has none: replies go to the open calls of their name in order."""
-        return tie_calls(self._messages)
+        """The conversation, with ids made where the log has none: replies go to the open calls of their name in order.
+
+        Turns of the agent whose results all follow the last of them are one: it said something between its calls.
+        """
+        return tie_calls(_with_parallel_calls(self._messages))
+
+
+def _with_parallel_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    joined: list[dict[str, Any]] = []
+    for position, message in enumerate(messages):
+        before = joined[-1] if joined else {}
+        if message["role"] == before.get("role") == "assistant" and before.get("tool_calls"):
+            replied = {reply.get("tool_call_id") for reply in _replies_at_once(messages[position + 1 :])}
+            if all(call["id"] in replied for call in before["tool_calls"]):
+                joined[-1] = one_turn(before, message)
+                continue
+        joined.append(message)
+    return joined
+
+
+def one_turn(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two parts of a turn of the agent as one message."""
+    texts = {key: "\n\n".join(filter(None, (one.get(key), other.get(key)))) for key in ("content", "reasoning")}
+    calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
+    turn = {**one, **other, "content": texts["content"] or None}
+    return turn | {key: part for key, part in (("tool_calls", calls), ("reasoning", texts["reasoning"])) if part}
 
 
 def unreadable(what: str, kind: Any) -> InvalidRecord:

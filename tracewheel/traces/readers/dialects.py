@@ -13,6 +13,7 @@ from tracewheel.core.endings import UNFINISHED, ending, with_ending
 from tracewheel.core.strict_json import parse_json
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import (
+    APART,
     CALL_KEYS,
     RESULT_KEYS,
     TEXTS,
@@ -23,7 +24,7 @@ from tracewheel.traces.readers.content import (
     read_steps,
     tool_call,
 )
-from tracewheel.traces.readers.unread import check_item
+from tracewheel.traces.readers.unread import check_item, says_something
 
 ROLE_NAMES = {
     "human": "user",
@@ -46,6 +47,7 @@ ROLE_NAMES = {
     "System": "system",
     "TOOL": "tool",
     "Tool": "tool",
+    "toolResult": "tool",
 }
 PARTS = {"type", "text", *CALL_KEYS, *RESULT_KEYS}  # keys of which each part has one
 CALL_IDS = ("toolCallId", "tool_call_id", "toolUseId", "call_id")
@@ -155,6 +157,8 @@ def _append(messages: list[dict[str, Any]], item: Any, default_role: str) -> Non
         role = item.get("role") or kind or default_role
         added = _messages_of(item, ROLE_NAMES.get(role, role) if isinstance(role, str) else role)
         check_item(item, added, len(messages))
+        if "role" not in item and not kind and not any(map(says_something, added)):
+            return  # no message, such as one of a tracer that holds the tools
         if kind == "message" and added and added[0]["role"] == "assistant" and messages and messages[-1].get("content") is None:
             last = messages[-1] if messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1] else None
             if last is not None:
@@ -179,7 +183,7 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
     said = _content_of(item)
     if role == "tool" and _is_data(said):
         said = as_text(said)
-    steps = read_steps(said) if role == "assistant" else [read_parts(said)]
+    steps = read_steps(said) if role == "assistant" else [read_parts(said, APART)]
     last = steps[-1]
     last.calls.extend(
         call for call in _calls_of(item) if not any(_is_same_call(call, one) for step in steps for one in step.calls)
@@ -189,7 +193,7 @@ def _messages_of(item: dict[str, Any], role: str) -> list[dict[str, Any]]:
         last.text = item["refusal"]
     if role == "tool" and not last.results:
         call_id = identity_of(item.get("tool_call_id") or item.get("toolCallId"))
-        return [_result({"id": call_id, "name": item.get("name"), "content": last.text or ""})]
+        return [_result({"id": call_id, "name": item.get("name") or item.get("toolName"), "content": last.text or ""})]
     messages: list[dict[str, Any]] = []
     for step in steps:
         results = [_result(result) for result in step.results]
@@ -268,6 +272,8 @@ def _calls_of(item: dict[str, Any]) -> list[dict[str, Any]]:
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     """A call in OpenAI's form; its id may still be missing."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
+    if isinstance(call.get("custom"), dict):  # a tool whose input is a text
+        function = {"name": call["custom"].get("name"), "arguments": {"input": call["custom"].get("input")}}
     keys = ("arguments", "args", "input", "parameters")
     arguments = next((function[key] for key in keys if function.get(key) is not None), None)
     identity = identity_of(next((call[key] for key in ("id", *CALL_IDS) if call.get(key)), None))

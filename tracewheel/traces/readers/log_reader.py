@@ -28,6 +28,15 @@ from tracewheel.traces.statements import TYPE, Statement, statement_of
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
 LARGEST_LIST = 256 << 20
+# Reasons to think that a record is not of the format that it looks like.
+MISTAKEN = {
+    "no messages",
+    "message unreadable",
+    "unknown role",
+    "tool calls unreadable",
+    "content is not text",
+    "field unreadable",
+}
 GROUP_MARK = "\x1f"
 
 
@@ -208,7 +217,24 @@ class LogReader:
         if reader.parts is not None:
             yield from self._spool_parts(reader, value, piece, file)
             return
-        yield from read_record(reader, value, piece, file)
+        yield from self._read_by(reader, value, piece, file)
+
+    def _read_by(self, reader: Reader, value: dict[str, Any], piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
+        """Read a record with its reader; where it only looks like that one's, with the next that recognises it."""
+        items = read_record(reader, value, piece, file)
+        if reader.split is not None or reader.signs == Signs.OWN or self._format != AUTO:
+            yield from items
+            return
+        (item,) = items
+        if isinstance(item, Quarantined) and item.reason in MISTAKEN:
+            for other in self._records:
+                if other is not reader and other.gathers == "record" and other.split is None and other.recognises(value):
+                    again = read_or_quarantine(other, value, piece, file)
+                    if isinstance(again, Trace):
+                        yield again
+                        return
+            item = replace(item, detail=f"looks like {reader.name}, but {item.detail}")
+        yield item
 
     def _reader_of(self, value: dict[str, Any]) -> Reader | None:
         """The reader with the most specific signs; OpenAI's for any record if asked for, as it names what is missing."""

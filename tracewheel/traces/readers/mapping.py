@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
@@ -10,20 +11,24 @@ from tracewheel.core.endings import ending, with_ending
 from tracewheel.core.paths import JsonPath, MissingPath
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
-from tracewheel.traces.readers.dialects import ROLE_NAMES, parsed_json
+from tracewheel.traces.readers.conversation import one_turn
+from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, parsed_json
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Place, RawTrace
 from tracewheel.traces.readers.tools import as_tools
+from tracewheel.traces.readers.unread import READ
 
 ROLES = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
     **{name.lower(): role for name, role in ROLE_NAMES.items()},
     **dict.fromkeys(("agent", "chatbot", "llm", "assistant_response", "answer"), "assistant"),
     **dict.fromkeys(("customer", "client", "question", "prompt"), "user"),
+    "skip": "skip",
     **dict.fromkeys(("observation", "tool_result", "tool_response", "function_response"), "tool"),
 }
 WHOLE_LIST = "[]"
 ANYTHING = "*"
+RESPONSE_ITEMS = ("reasoning", "function_call", "function_call_output")  # of the responses API, which have no role
 
 
 class MappingReader:
@@ -97,20 +102,39 @@ class MappingReader:
         config = self._config
         first = value[0] if self.gathers == "group" else value
         messages, before = [*self._before(first)], None
-        for number, element in enumerate(self._elements(value)):
-            added = self._messages(element, number)
-            if messages and messages[-1].get("tool_calls") and added and added[0]["role"] != "tool":
-                raise InvalidRecord(
-                    "call without a reply", f"element {number} follows a call without one; {self._no_reply(before)}"
-                )
-            messages += added
-            before = element if added else before
+        for number, (element, said, joins) in enumerate(self._said(self._elements(value))):
+            if messages and messages[-1].get("tool_calls") and said and said[0]["role"] != "tool" and not joins:
+                where = f"element {number} follows a call without one"
+                raise InvalidRecord("call without a reply", f"{where}; {self._no_reply(before)}")
+            _add(messages, said, joins)
+            before = element if said else before
         return RawTrace(
             messages,
             environment=_environment(config.environment, first),
-            tools=as_tools(JsonPath(config.tools).get(first)) if config.tools else None,
+            tools=_tools(config.tools, first),
             **self._fields(value),
         )
+
+    def fits(self, element: Any) -> bool:
+        """Whether a rule of `messages` is for such an element."""
+        return any(_fits(rule.when, element) for rule in self._config.messages)
+
+    def messages(self, elements: Iterable[Any]) -> list[dict[str, Any]]:
+        """The messages of a conversation's elements, whether or not each call has its reply.
+
+        Raises:
+            InvalidRecord: an element cannot be read.
+        """
+        messages: list[dict[str, Any]] = []
+        for _, said, joins in self._said(elements):
+            _add(messages, said, joins)
+        return messages
+
+    def _said(self, elements: Iterable[Any]) -> Iterator[tuple[Any, list[dict[str, Any]], bool]]:
+        """Each element, its messages, and whether they belong to the agent's turn before."""
+        for number, element in enumerate(elements):
+            said, joins = self._messages(element, number)
+            yield element, said, joins
 
     def _elements(self, value: Any) -> list[Any]:
         if self._config.group and self._config.conversation != ".":
@@ -129,12 +153,16 @@ class MappingReader:
                 raise InvalidRecord("message unreadable", f"prompt: {_why_missing(self._config.prompt, value)}")
             yield {"role": "user", "content": as_text(text)}
 
-    def _messages(self, element: Any, number: int) -> list[dict[str, Any]]:
-        """The messages of one element of the conversation."""
+    def _messages(self, element: Any, number: int) -> tuple[list[dict[str, Any]], bool]:
+        """The messages of one element of the conversation, and whether they belong to the turn before."""
         element = parsed_json(element)
         rules = [rule for rule in self._config.messages if _fits(rule.when, element)]
         if not rules:
-            raise InvalidRecord("message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it")
+            paths = dict.fromkeys(path for rule in self._config.messages for path in rule.when)
+            there = ", ".join(f"{path}: {found!r:.40}" for path in paths if (found := JsonPath(path).get(element)) is not None)
+            raise InvalidRecord(
+                "message unreadable", f"element {number}: no rule of 'messages' has a 'when' that fits it ({there:.200})"
+            )
         added: list[dict[str, Any]] = []
         problems: list[str] = []
         skipped = False
@@ -142,13 +170,20 @@ class MappingReader:
             role = self._role(rule, element, number)
             if role == "skip":
                 skipped = True
+            elif rule.message:
+                whole = JsonPath(rule.message).get(element)
+                is_empty = isinstance(whole, dict) and not any(whole.get(key) for key in READ - {"role", "type", "name"})
+                if isinstance(whole, dict):
+                    whole = [whole if whole.get("type") in RESPONSE_ITEMS else {**whole, "role": role}]
+                made = [] if is_empty else as_chat(whole, role)
+                added, skipped = [*added, *made], skipped or not made
             elif _has_parts(rule, element):
                 added += _messages(rule, role, element, number)
             else:
                 problems.append(_missing(rule, element))
         if not added and not skipped:
             raise InvalidRecord("message unreadable", f"element {number}: {'; '.join(problems)}")
-        return added
+        return added, any(rule.joins for rule in rules)
 
     def _no_reply(self, element: Any) -> str:
         """Where the mapping looked for the result of an element's calls, and what stands there."""
@@ -195,6 +230,28 @@ class MappingReader:
         return {**found, "info": info}
 
 
+def _add(messages: list[dict[str, Any]], said: list[dict[str, Any]], joins: bool) -> None:
+    """Add messages; with `joins` the first, if it is the agent's, to the agent's turn right before."""
+    if joins and messages and said and messages[-1]["role"] == said[0]["role"] == "assistant":
+        messages[-1], said = one_turn(messages[-1], said[0]), said[1:]
+    messages += said
+
+
+def _tools(path: str | None, value: Any) -> list[dict[str, Any]] | None:
+    """The tools at a path.
+
+    Raises:
+        InvalidRecord: one of them has no name where any tool has it.
+    """
+    given = parsed_json(JsonPath(path).get(value)) if path else None
+    tools = as_tools(given)
+    if given and len(tools) < len(given):
+        lost = next((tool for tool in given if not as_tools([tool])), given) if isinstance(given, list) else given
+        keys = ", ".join(map(repr, lost))[:200] if isinstance(lost, dict) else repr(lost)[:80]
+        raise InvalidRecord("tools unreadable", f"'{path}': a tool needs a 'name' and 'parameters', this one has {keys}")
+    return tools if path else None
+
+
 def _messages(rule: MessagePaths, role: str, element: Any, number: int) -> list[dict[str, Any]]:
     text = _first(rule.text, element)
     content = read_parts(text).text if isinstance(text, list) else None if text is None else as_text(text)
@@ -230,7 +287,11 @@ def _call(paths: CallPaths, call: Any, made_id: str, where: str) -> dict[str, An
     if not isinstance(name, str) or not name:
         raise InvalidRecord("tool calls unreadable", f"{where}: name {_why_missing(paths.name, call)}")
     identity = identity_of(JsonPath(paths.id).get(call)) if paths.id else None
-    return tool_call(identity or made_id, name, _first(paths.arguments, call))
+    if isinstance(paths.arguments, dict):
+        given = {key: part for key, path in paths.arguments.items() if (part := JsonPath(path).get(call)) is not None}
+    else:
+        given = _first(paths.arguments, call)
+    return tool_call(identity or made_id, name, given)
 
 
 def _environment(wanted: Any, value: Any) -> Any:
@@ -259,9 +320,10 @@ def _leaves(wanted: Any) -> Iterator[str | None]:
 
 
 def _has_parts(rule: MessagePaths, element: Any) -> bool:
-    """Whether a text, even an empty one, or a call is there."""
+    """Whether a text, even an empty one, a call or a thought is there."""
     found = [path for path in rule.text if _is_there(path, element)]
-    return bool(found) or bool(_first(rule.calls, element))
+    thought = rule.reasoning and JsonPath(rule.reasoning).get(element)
+    return bool(found) or bool(thought) or bool(_first(rule.calls, element))
 
 
 def _is_there(path: str, element: Any) -> bool:
@@ -279,8 +341,18 @@ def _missing(rule: MessagePaths, element: Any) -> str:
 
 def _fits(when: Mapping[str, Any], value: Any) -> bool:
     return all(
-        _is_there(path, value) if wanted == ANYTHING else JsonPath(path).get(value) == wanted for path, wanted in when.items()
+        _is_there(path, value) if wanted == ANYTHING else _is_one(JsonPath(path).get(value), wanted)
+        for path, wanted in when.items()
     )
+
+
+def _is_one(found: Any, wanted: Any) -> bool:
+    """Whether a value is the wanted one, one of several, or like a text with `*`."""
+    if isinstance(wanted, list) and found != wanted:
+        return any(_is_one(found, one) for one in wanted)
+    if isinstance(wanted, str) and ANYTHING in wanted and isinstance(found, str):
+        return fnmatchcase(found, wanted)
+    return bool(found == wanted)
 
 
 def _first(paths: tuple[str, ...], value: Any) -> Any:

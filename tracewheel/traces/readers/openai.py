@@ -83,7 +83,9 @@ def _is_other(message: Any) -> bool:
     role = message.get("role")
     if (isinstance(role, str) and role in ROLE_NAMES) or not OTHER_KEYS.isdisjoint(message):
         return True
-    content = message.get("content")
+    content, calls = message.get("content"), message.get("tool_calls")
+    if isinstance(calls, list) and any(isinstance(call, dict) and "custom" in call for call in calls):
+        return True
     if content is None or content.__class__ is str:
         return False
     parts = content if isinstance(content, list) else [content]

@@ -14,7 +14,7 @@ from tracewheel.core.endings import ending, failed_by, with_ending
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import as_text, read_parts
+from tracewheel.traces.readers.content import APART, as_text, read_parts
 from tracewheel.traces.readers.conversation import Dialogue, unreadable
 from tracewheel.traces.readers.fields import (
     list_field,
@@ -48,6 +48,7 @@ HOSTED = {"web_search_call", "file_search_call", "code_interpreter_call", "mcp_c
 # Bookkeeping that nobody said: compaction is the provider's own, encrypted summary; lists of tools are offered, not called.
 SILENT = {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "compaction", "additional_tools"}
 ABOUT = {"id", "type", "status", "call_id", "name", "created_by", "agent", "namespace", "pending_safety_checks"}
+SHOWN = {"input_text", "output_text", "text", "input_image", "input_file", "image", "computer_screenshot"}
 REFERENCE = "item_reference"
 ITEMS = {REFERENCE, *CALLS, *RESULTS, *BUILT_IN, *SILENT, "reasoning"}
 ROLES = ("system", "developer", "user", "assistant")
@@ -87,7 +88,7 @@ def _read_item(item: dict[str, Any], dialogue: Dialogue) -> None:
     if "role" in item:
         _read_message(item, dialogue)
     elif kind == "reasoning":
-        if dialogue.has_text:
+        if dialogue.has_said:
             dialogue.end_turn()
         dialogue.thought(_reasoning(item))
     elif kind in CALLS:
@@ -126,7 +127,7 @@ def _read_message(item: dict[str, Any], dialogue: Dialogue) -> None:
     if role != "assistant":
         dialogue.said(role, content.text or "")
         return
-    if dialogue.has_text:
+    if dialogue.has_said:
         dialogue.end_turn()
     dialogue.thought(content.reasoning)
     dialogue.text(content.text or "")
@@ -151,15 +152,10 @@ def _read_built_in(item: dict[str, Any], kind: str, dialogue: Dialogue) -> None:
 
 
 def _output(output: Any) -> str:
-    """A result as text. Parts of text are joined; other JSON becomes JSON text, but images are not text."""
-    if isinstance(output, list) and output and all(isinstance(part, dict) and "type" in part for part in output):
-        kinds = {part["type"] for part in output}
-        if kinds <= {"input_text", "output_text", "text"}:
-            return read_parts(output).text or ""
-        if kinds & {"input_image", "input_file", "image", "computer_screenshot"}:
-            raise unreadable("a result's part", sorted(map(str, kinds))[0])
-    if isinstance(output, dict) and output.get("type") in ("computer_screenshot", "input_image"):
-        raise unreadable("a result", output["type"])
+    """A result as text. Parts are joined, with placeholders for images; other JSON becomes JSON text."""
+    parts = output if isinstance(output, list) else [output]
+    if parts and all(isinstance(part, dict) and part.get("type") in SHOWN for part in parts):
+        return read_parts(parts, APART).text or ""
     return as_text(output)
 
 
@@ -168,6 +164,8 @@ READ = {"request", "response", "input", "output", "items", "instructions", "tool
 READ |= {"metadata", "user", "reward", "original_input", "generated_items", "conversation", "session_id", "user_id"}
 # The rest of a saved state is about the run, not the conversation.
 READ |= {"model_responses", "last_model_response", "last_processed_response", "session_items", "current_step", "context"}
+REQUESTS = ("request", "responses_create_params")
+READ |= {"responses_create_params", "_ng_rollout_index"}
 KEPT = ("status", "previous_response_id", "incomplete_details", "error")
 
 
@@ -179,11 +177,16 @@ def recognises(value: Any) -> bool:
         return True
     if _is_response(value) or _is_response(value.get("response")):
         return True
-    request = value["request"] if isinstance(value.get("request"), dict) else value
+    request = _request_of(value)
     if "messages" in request:
         return False
     items = [request[key] for key in ("input", "items") if isinstance(request.get(key), list)]
     return bool(items) and any(map(is_item, items[0])) and all(map(is_item_or_message, items[0]))
+
+
+def _request_of(value: dict[str, Any]) -> dict[str, Any]:
+    """What was asked, where it lies apart (NeMo Gym: `responses_create_params`); else the record itself."""
+    return next((value[key] for key in REQUESTS if isinstance(value.get(key), dict)), value)
 
 
 def _is_run_state(value: dict[str, Any]) -> bool:
@@ -193,7 +196,9 @@ def _is_run_state(value: dict[str, Any]) -> bool:
 def _items_of_run(state: dict[str, Any]) -> list[Any]:
     """What an agent of the Agents SDK was asked, and what it did, in a saved state of its run."""
     asked = state["original_input"]
-    raw = [object_field(item, "raw_item") for item in state["generated_items"] if isinstance(item, dict)]
+    items = [item for item in state["generated_items"] if isinstance(item, dict)]
+    # A call that waits for approval is an item of its own beside the call.
+    raw = [object_field(item, "raw_item") for item in items if item.get("type") != "tool_approval_item"]
     return [*([{"role": "user", "content": asked}] if isinstance(asked, str) else asked), *filter(None, raw)]
 
 
@@ -213,7 +218,7 @@ def read(value: Any, place: Place) -> Trace:
         InvalidRecord: it cannot be read.
     """
     response = value if _is_response(value) else object_field(value, "response")
-    request = value["request"] if isinstance(value.get("request"), dict) else value
+    request = _request_of(value)
     if _is_run_state(value):
         request = {"input": _items_of_run(value)}
     metadata = object_field(response, "metadata") or object_field(request, "metadata")
@@ -245,7 +250,7 @@ def read(value: Any, place: Place) -> Trace:
             outcome=reward_field(value, "reward"),
             info={key: part for key, part in value.items() if key not in READ and value is not response}
             | {key: response.get(key) for key in KEPT}
-            | {"metadata": metadata},
+            | {"metadata": metadata, "rollout": value.get("_ng_rollout_index")},
         ),
     )
 

@@ -14,7 +14,8 @@ from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
 from tracewheel.traces.readers.reader import Place, Reader, SessionLine
-from tracewheel.traces.readers.unread import check_trace
+from tracewheel.traces.readers.unread import check_beginning, check_trace
+from tracewheel.traces.readers.warnings import with_warnings
 
 UNEXPECTED = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -59,7 +60,8 @@ def read_or_quarantine(reader: Reader, value: Any, piece: Piece, file: str) -> T
     try:
         trace = reader.read(value, Place(file, piece.line))
         check_trace(value, trace)
-        return trace
+        check_beginning(value, trace)
+        return with_warnings(trace, value)
     except InvalidRecord as error:
         return quarantined(piece, file, error)
     except UNEXPECTED as error:
@@ -147,7 +149,17 @@ class Sessions:
         if size > LARGEST_SESSION:
             yield quarantined(whole, file, InvalidRecord("too large", f"a session of {size} bytes; its beginning is kept"))
             return
-        yield from read_record(reader, lines, whole, file)
+        others = [other for other in self._readers if other is not reader and other.recognises(lines[0].value)]
+        first: list[Trace | Quarantined] = []
+        for one in (reader, *others):
+            items = list(read_record(one, lines, whole, file))
+            if any(isinstance(item, Trace) for item in items):
+                yield from items
+                return
+            first = first or items
+        for item in first:
+            assert isinstance(item, Quarantined)
+            yield item if item.reason == "no messages" else replace(item, detail=f"looks like {reader.name}, but {item.detail}")
 
 
 def _first_bytes(lines: list[SessionLine]) -> bytes:

@@ -23,7 +23,7 @@ from tracewheel.core.log_formats import REQUEST_BODIES, REQUESTS
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import read_parts
+from tracewheel.traces.readers.content import APART, read_parts
 from tracewheel.traces.readers.conversation import Dialogue, message_key
 from tracewheel.traces.readers.dialects import as_chat, parsed_json, tie_calls
 from tracewheel.traces.readers.fields import object_field, reward_field, text_field
@@ -103,7 +103,7 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     inputs = as_chat(sent) if "messages" in request else _items(sent)
     system = request.get("system") or request.get("instructions")
     if system:
-        inputs = [{"role": "system", "content": read_parts(parsed_json(system)).text}, *inputs]
+        inputs = [{"role": "system", "content": read_parts(parsed_json(system), APART).text}, *inputs]
     user = text_field(request, "user") or text_field(value, *USERS) or text_field(metadata, *USERS)
     parameters = object_field(value, "model_parameters")
     of_claude_code = CLAUDE_CODE_SESSION.search(user or "")

@@ -63,10 +63,14 @@ def as_tools(tools: Any) -> list[dict[str, Any]]:
 def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     if _is_tool(tool):
         return tool
+    function = tool.get("function")
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        schema = parsed_json(function.get("parameters"))
+        return {**tool, "function": {**function, "parameters": schema if isinstance(schema, dict) else {}}}
     name = tool.get("name")
     if not isinstance(name, str):
         return None
-    function: dict[str, Any] = {"name": name}
+    function = {"name": name}
     if isinstance(tool.get("description"), str):
         function["description"] = tool["description"]
     parameters = parsed_json(next((tool[key] for key in SCHEMA_KEYS if tool.get(key) is not None), {}))
@@ -102,7 +106,9 @@ def _inferred(name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _is_tool(tool: Any) -> bool:
     function = tool.get("function") if isinstance(tool, dict) else None
-    return isinstance(function, dict) and isinstance(function.get("name"), str)
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return False
+    return isinstance(function.get("parameters"), dict | None)
 
 
 Tools = list[dict[str, Any]]

@@ -60,6 +60,7 @@ ABOUT |= {
 ABOUT |= {"config", "setting", "option"}
 WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 AGENTS = {"assistant", "ai", "model", "bot", "gpt", "agent", "AIMessage", "AIMessageChunk", "chatbot"}
+ASKERS = {"user", "human", "system", "developer", "HumanMessage", "SystemMessage"}
 MARKS = ("role", "type", "from", "source")
 DEEPEST = 40
 
@@ -117,11 +118,9 @@ def check_trace(value: Any, trace: Trace) -> None:
     """
     if all(message["role"] != "assistant" or says_something(message) for message in trace.messages):
         return
-    others = trace.info.get("other_conversations")
-    made = [*trace.messages, *(message for other in (others if isinstance(others, list) else []) for message in other)]
-    words = _words(made)
+    words = _words([*trace.messages, *_others(trace)])
     texts = [word for word in words if len(word) > 1]
-    for path, message in _agents_messages(value):
+    for path, message in _messages_by(AGENTS, value):
         for key, said in message.items():
             plain = re.sub(r"[_\W]", "", str(key)).lower()
             if key in MARKS or (plain not in CONTENT and _is_about(key)):
@@ -131,6 +130,28 @@ def check_trace(value: Any, trace: Trace) -> None:
                 if word in words or (plain not in CONTENT and len(word.split()) < 2) or any(word in text for text in texts):
                     continue
                 raise InvalidRecord(UNREAD, f"an empty message of the agent, but {path}.{key} has {word!r:.60}")
+
+
+def check_beginning(value: Any, trace: Trace) -> None:
+    """Check a trace that begins with the agent: the record holds no other message of the system or of a user.
+
+    Raises:
+        InvalidRecord: it does; the detail names its place.
+    """
+    if trace.messages[0]["role"] not in ("assistant", "tool"):
+        return
+    words = _words([*trace.messages, *_others(trace)])
+    for path, message in _messages_by(ASKERS, value):
+        said = next(
+            (text for key in ("content", "text", "value", "parts", "message") for text in texts_of(message.get(key))), ""
+        )
+        if said and said not in words and not any(said in word for word in words):
+            raise InvalidRecord(UNREAD, f"the conversation begins with the agent, but {path} has {said!r:.60}")
+
+
+def _others(trace: Trace) -> list[dict[str, Any]]:
+    others = trace.info.get("other_conversations")
+    return [message for other in (others if isinstance(others, list) else []) for message in other]
 
 
 def _is_about(key: str) -> bool:
@@ -172,15 +193,15 @@ def _unpacked(text: Any) -> Any:
         return text
 
 
-def _agents_messages(value: Any, path: str = "record", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects in a record that an agent's role marks as its messages, with their paths."""
+def _messages_by(names: set[str], value: Any, path: str = "record", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects in a record that one of these roles marks as its messages, with their paths."""
     if depth > DEEPEST:
         return
     if isinstance(value, dict):
-        if any(isinstance(value.get(key), str) and value[key] in AGENTS for key in MARKS):
+        if any(isinstance(value.get(key), str) and value[key] in names for key in MARKS):
             yield path, value
         for key, part in value.items():
-            yield from _agents_messages(part, f"{path}.{key}", depth + 1)
+            yield from _messages_by(names, part, f"{path}.{key}", depth + 1)
     elif isinstance(value, list):
         for number, part in enumerate(value):
-            yield from _agents_messages(part, f"{path}[{number}]", depth + 1)
+            yield from _messages_by(names, part, f"{path}[{number}]", depth + 1)

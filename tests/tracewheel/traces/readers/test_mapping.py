@@ -163,7 +163,8 @@ def test_events_of_different_kinds_have_a_rule_each(read, nested):
         ({"conversation": "a", "roles": {"bot": "robot"}}, "'robot' is no role"),
         (
             {"conversation": "a", "messages": {"txt": "b"}},
-            "messages.0.txt: no such key; did you mean text? (allowed: role, text, reasoning, calls, call, id, tool, when)",
+            "messages.0.txt: no such key; did you mean text? "
+            "(allowed: role, message, joins, text, reasoning, calls, call, id, tool, when)",
         ),
         ({"conversation": "a", "messages": {"call": {"args": "b"}}}, "(allowed: name, arguments, id, result)"),
         ({"conversation": "a", "environment": {"rows": "b"}}, "environment: 'kind' is missing, as in kind: =module:Class"),

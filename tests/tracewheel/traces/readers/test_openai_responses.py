@@ -70,7 +70,6 @@ def test_built_in_tools_are_calls_with_their_results_and_parallel_calls_are_one_
 @pytest.mark.parametrize("item", [
     {"type": "item_reference", "id": "rs_1"},
     {"type": "image_generation_call", "id": "i", "result": "aGk="},
-    {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_image", "image_url": "x"}]},
 ])  # fmt: skip
 def test_items_that_cannot_be_read_are_quarantined(item):
     record = copy.deepcopy(SAMPLE)
