@@ -11,15 +11,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
+
+from tracewheel.traces.redaction.unescaped import without_blobs
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"|(-?[0-9][0-9.eE+\-]*+)|[{}\[\],]', re.DOTALL)
 _COLON = re.compile(r"\s*:")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _LONGEST_NAME = 120
+_OPENS, _MAY_HOLD_BLOB = frozenset('{["'), 1024
 _NAMES = frozenset({"name", "key"})  # `{"name": "PASSWORD", "value": "…"}`
 _PLAIN = frozenset({"content", "text", "value", "arguments", "description", "output", "input", "result", "message"})
 # A quote that no text has. Detectors read it as one, and it never closes a quotation within the value.
@@ -108,6 +111,41 @@ def is_json(text: str) -> bool:
         except (ValueError, RecursionError):
             return False
     return True
+
+
+def searchable(value: Any) -> str:
+    """The texts, numbers and names of a value, and of JSON text in it, a line each, in which any detector's signs are found."""
+    lines: list[str] = []
+    _collect(value, lines, lines.append)
+    return "\n".join(lines)
+
+
+def _collect(value: Any, lines: list[str], add: Callable[[str], None]) -> None:
+    kind = type(value)
+    if kind is str:
+        if value[:1] in _OPENS and value:
+            try:
+                inner = orjson.loads(value)
+            except ValueError:
+                inner = None
+            if inner is not None and inner != value:
+                return _collect(inner, lines, add)
+        add(value if len(value) < _MAY_HOLD_BLOB else without_blobs(value))
+    elif kind is dict:
+        if "value" in value:  # `{"name": "PASSWORD", "value": "…"}`
+            add(f"{value.get('name')}: {value.get('key')}: ")
+        for name, item in value.items():
+            if type(item) is str and item[:1] not in _OPENS:
+                add(f"{name}: {item if len(item) < _MAY_HOLD_BLOB else without_blobs(item)}")
+            else:
+                add(f"{name}: ")
+                _collect(item, lines, add)
+    elif kind is list:
+        for item in value:
+            _collect(item, lines, add)
+    elif kind is int or kind is float:
+        add(str(value))
+    return None
 
 
 def leaves(text: str, name: str = "") -> Iterator[Leaf]:
