@@ -116,6 +116,16 @@ def mixed(value: str) -> bool:
     return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
 
+@cache
+def _database(forms: tuple[str, ...]) -> Any:
+    import hyperscan
+
+    expressions = [re.sub(r"[^\x00-\xff]", r"\\?", form).encode("latin-1") for form in forms]
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=expressions, ids=list(range(len(forms))), elements=len(forms), flags=[0] * len(forms))
+    return database
+
+
 class Signs:
     """Searches a text for the signs of many detectors in one pass (Hyperscan).
 
@@ -123,22 +133,17 @@ class Signs:
     """
 
     def __init__(self, detectors: Iterable[Detector]) -> None:
-        import hyperscan
-
-        self._owners: dict[str, list[int]] = {}
+        owners: dict[str, list[int]] = {}
         self._always: list[int] = []
         for index, detector in enumerate(detectors):
             for sign in [detector.signs] if detector.signs.startswith("(?") else detector.signs.split("|"):
                 if sign:
                     form = sign if sign.startswith("(?") else f"(?i:{re.escape(sign)})"
-                    self._owners.setdefault(form, []).append(index)
+                    owners.setdefault(form, []).append(index)
                 else:
                     self._always.append(index)
-        forms = [re.sub(r"[^\x00-\xff]", r"\\?", form).encode("latin-1") for form in self._owners]
-        self._members = list(self._owners.values())
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK) if forms else None
-        if self._database:
-            self._database.compile(expressions=forms, ids=list(range(len(forms))), elements=len(forms), flags=[0] * len(forms))
+        self._members = list(owners.values())
+        self._database = _database(tuple(owners)) if owners else None
 
     def found(self, text: str) -> list[tuple[int, int]]:
         """The signs in a text: which, and where it ends."""

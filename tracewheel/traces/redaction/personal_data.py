@@ -60,7 +60,7 @@ def national_ids() -> list[Detector]:
     for module, sign, form in read_forms("national_ids"):
         pattern = re.compile(_START + form + _END, re.ASCII)
         found.append(Detector("national_id", f"(?:{sign})", pattern, 0, _checked(module), unless=re.compile(_NOT_PERSONAL)))
-    found.append(Detector("national_id", f"(?i){_WORDS}", _NAMED, 1, _digits))
+    found.append(Detector("national_id", rf"(?i){_WORDS}(?:[^A-Za-z]|n[our]|id|code|card)", _NAMED, 1, _digits, ahead=100))
     return found
 
 

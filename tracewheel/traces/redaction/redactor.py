@@ -22,7 +22,7 @@ from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import Quarantined, withheld
 from tracewheel.traces.redaction.detector import Detector, Signs
-from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves, searchable
+from tracewheel.traces.redaction.json_text import PLAIN_KEY, QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves, searchable
 from tracewheel.traces.redaction.known_values import (
     CERTAIN,
     KNOWN_ELSEWHERE,
@@ -49,7 +49,6 @@ ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or se
 ESCAPE = re.compile(ESCAPED.encode())
 PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
 REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
-PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
 KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
@@ -150,7 +149,9 @@ class Redactor:
         digest = _digest(raw)
         if digest in self._clean:
             return True
-        if self._is_suspicious(searchable(value)):
+        text = searchable(value)
+        signs = self._signs.detectors(text)
+        if self._is_known_in(text) or self._base64 in signs or any(self._candidates(text, signs)):
             return False
         if digest:
             _make_room(self._clean)
@@ -255,7 +256,7 @@ class Redactor:
         return edits
 
     def _leaf_edits(self, leaf: Leaf, search: Search, structure: str, depth: int) -> list[Edit]:
-        if leaf.sort == "key" and PLAIN_NAME.fullmatch(leaf.value):
+        if leaf.sort == "key" and PLAIN_KEY.fullmatch(leaf.value):
             return []
         if structure == "messages" and leaf.sort == "text" and leaf.at.name in STRUCTURE:
             return []

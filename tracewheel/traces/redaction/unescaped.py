@@ -59,17 +59,20 @@ class Unescaped:
         return self._place(start), self._place(end)
 
     def _unescape(self, written: str, escapes: re.Pattern[str]) -> None:
-        pieces, at, length, offset = [], 0, 0, 0
+        pieces: list[str] = []
+        at = length = offset = 0
         for match in escapes.finditer(written):
             start, end = match.span()
-            pieces += [written[at:start], _character(match)]
+            pieces += (written[at:start], _character(match))
             length += start - at + 1
             offset += end - start - 1
             at = end
             self._starts.append(length)
             self._offsets.append(offset)
-        self.text = "".join([*pieces, written[at:]])
-        self.plain = self.text.translate(_PLAIN)
+        pieces.append(written[at:])
+        self.text = "".join(pieces)
+        pieces[1::2] = [_PLAIN.get(ord(character), character) for character in pieces[1::2]]
+        self.plain = "".join(pieces)
 
     def _place(self, position: int) -> int:
         index = bisect_right(self._starts, position)
