@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 OUT = Path(__file__).parents[1] / "tracewheel" / "traces" / "redaction" / "rules.json"
-LEFT_OUT = re.compile(r"generic-.*|curl-.*|private-key|kubernetes-.*|jwt-base64|mongodb-connection-string|gcp-application-.*|.*-id(?:\.\d)?|.*-name")
+LEFT_OUT = re.compile(
+    r"generic-.*|curl-.*|private-key|kubernetes-.*|jwt-base64|mongodb-connection-string|gcp-application-.*|.*-id(?:\.\d)?|.*-name"
+)
 END = r"""(?:\\?['"\x60]|[\s;]|\\[nr]|$)"""
 ENTROPY = re.compile(r'entropy\(finding\["secret"\]\) *<=? *([\d.]+)')
 PREFIX = re.compile(r"(?:\(\?i\)|\\b|\(\?:\^\|[^)]*\)|\((?:\?:|\?i:)?)*((?:[A-Za-z0-9_:~!]|-|\\[.\-])+)(?![?*{|+])")

@@ -133,7 +133,9 @@ def _collect(value: Any, name: str, add: Callable[[str], None]) -> None:
             value = without_blobs(value)
         add(f"{QUOTE}{name}{QUOTE}: {QUOTE}{value}{QUOTE}" if _is_telling(name) else value)
     elif kind is dict:
-        named = next((item for key, item in value.items() if key in _NAMES and type(item) is str), "") if "value" in value else ""
+        named = (
+            next((item for key, item in value.items() if key in _NAMES and type(item) is str), "") if "value" in value else ""
+        )
         for key, item in value.items():
             if not PLAIN_KEY.fullmatch(key):
                 add(key)

@@ -16,7 +16,7 @@ from tracewheel.traces.redaction.detector import Triggers, mixed
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, standins
 from tracewheel.traces.redaction.unescaped import Unescaped
 
-SHORTEST_VALUE, SHORTEST_SECRET = 6, 8
+SHORTEST_VALUE, SHORTEST_SECRET, SHORTEST_OF_LETTERS = 6, 8, 16
 FEW = 50  # as many are found fastest with one expression; each more costs it time in every text
 MOST_SEARCHED = 20_000  # for more values, looking up each word is cheaper than one search for all
 MOST_ENCODED = 2_000  # of more values, base64 is found only where it holds a text of eighteen characters
@@ -173,7 +173,9 @@ def _is_of_word(character: str) -> bool:
 
 def _is_telling(value: str) -> bool:
     """Whether a value is specific enough to search for; a short or plain word may mean something else elsewhere."""
-    return len(value) >= SHORTEST_VALUE and any(not c.isalpha() for c in value) and not _IDENTIFIER.fullmatch(value)
+    if value.isalpha():
+        return len(value) >= SHORTEST_OF_LETTERS
+    return len(value) >= SHORTEST_VALUE and not _IDENTIFIER.fullmatch(value)
 
 
 def _is_unmistakable(value: str) -> bool:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from tracewheel.traces.redaction.detector import Detector, any_of, mixed, read_forms, when
+from tracewheel.traces.redaction.known_values import SHORTEST_OF_LETTERS
 from tracewheel.traces.redaction.secret_places import secret_places
 from tracewheel.traces.redaction.unescaped import QUOTES
 
@@ -62,6 +63,8 @@ _ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
 
 def _fits_quoted(value: str) -> bool:
     if len(value) < 4 or _PLACEHOLDER.fullmatch(value) or "REDACTED_" in value:
+        return False
+    if value.isalpha() and len(value) < SHORTEST_OF_LETTERS:  # a word, which would be left where its name is not before it
         return False
     words = value.split()
     return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)
@@ -131,7 +134,7 @@ def _detectors() -> list[Detector]:
         for pattern, fits in ((quoted, _fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
             found.append(named(kind, _named_sign(words), pattern, fits))
         found.append(named(kind, rf"(?i)-(?:[a-z]{{1,30}}-)?(?:{words})[ =\n]", option, _fits_option))
-    assigned = rf"{_names('token')}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
+    assigned = rf"{_names('token(?!iz)')}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
     said = rf"\b(?:password|passphrase|passcode)\s{{1,4}}([{QUOTES}])(?P<value>[^\s{QUOTES}]{{6,100}})\1"
     short = rf"{_SHORT}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
     maker = rf"(?<![A-Za-z]){_MAKERS}{_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"

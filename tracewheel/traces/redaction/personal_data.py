@@ -32,6 +32,8 @@ _NAMED = re.compile(
     rf"{_BEFORE_ID}{{1,8}}(?:(?:is|was|are|ist|est|es|:){_BEFORE_ID}{{1,4}})?({_NUMBER})(?![\w])",
     re.IGNORECASE | re.ASCII,
 )
+
+
 def _digits(written: str) -> str | None:
     """The letters and digits of a number of five to twenty digits."""
     compact = re.sub(r"[^0-9A-Za-z]", "", written).upper()
@@ -64,7 +66,7 @@ def national_ids() -> list[Detector]:
     return found
 
 
-_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+&'-][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _SPACE = r"[ \u00a0\u2007\u202f.\-\u2010\u2011\u2012\u2013/]"
 _INTERNATIONAL = re.compile(
     rf"(?<![\w+.])(?:\+|(?<!\d )00(?=[1-9]))[ (]?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}}(?!\w)", re.ASCII
@@ -127,7 +129,11 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\
 # Addresses that everybody knows or that are kept for documents (RFC 5737, 3849): they identify nobody.
 _WELL_KNOWN = frozenset(read_words("well_known_addresses"))
 _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
-_NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
+_NOBODY = re.compile(r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply)(?:[+-][\w.-]*)?(?:@|%40).*")
+# A file that is mentioned after a word; some of these endings are countries, too, whose domains nobody writes in capitals.
+_FILE = re.compile(
+    r".*(?:@|%40)(?:[\w.-]*[A-Z][\w.-]*\.(?:md|py|rs|sh)|[\w.-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
+)
 
 
 def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, ...]) -> list[Detector]:
@@ -177,7 +183,7 @@ def luhn_digit(digits: str) -> str:
 
 
 def _email(written: str) -> str | None:
-    return None if _NOBODY.fullmatch(written) else written.lower().replace("%40", "@")
+    return None if _NOBODY.fullmatch(written) or _FILE.fullmatch(written) else written.lower().replace("%40", "@")
 
 
 def _card(written: str) -> str | None:

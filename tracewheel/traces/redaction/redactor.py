@@ -14,15 +14,26 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.quarantine import Quarantined, withheld
+from tracewheel.traces.quarantine import LONGEST, Quarantined, withheld
 from tracewheel.traces.redaction.detector import Detector, Signs
-from tracewheel.traces.redaction.json_text import PLAIN_KEY, QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves, searchable
+from tracewheel.traces.redaction.json_text import (
+    PLAIN_KEY,
+    QUOTE,
+    Context,
+    Edit,
+    Leaf,
+    applied,
+    in_text,
+    is_json,
+    leaves,
+    searchable,
+)
 from tracewheel.traces.redaction.known_values import (
     CERTAIN,
     KNOWN_ELSEWHERE,
@@ -44,6 +55,7 @@ CONTENT = ("tools", "environment", "info", "model", "created")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
 ROUNDS = 5
 SHORTEST_VALUE = 4
+LONGEST_VALUE = 4096  # what begins in an excerpt is searched whole
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
 ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
@@ -118,7 +130,9 @@ class Redactor:
         suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
         if not suspicious and self._is_clean(identities):
             return trace, Counter()
-        original = {place: (given.get(place) or _bytes(value)).decode("utf-8", "surrogatepass") for place, value in values.items()}
+        original = {
+            place: (given.get(place) or _bytes(value)).decode("utf-8", "surrogatepass") for place, value in values.items()
+        }
         written = dict(original)
         taken = "\n".join([*written.values(), *(value for value in identities.values() if isinstance(value, str))])
         search = Search(self._pseudonyms(taken), names=frozenset(names_in(trace)))
@@ -193,12 +207,21 @@ class Redactor:
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
     def quarantined(self, item: Quarantined) -> tuple[Quarantined, Counter[str]]:
-        """A record in quarantine without secrets and personal data; without its bytes, if it would still hold some."""
+        """A record in quarantine without secrets and personal data; without its bytes, if it would still hold some.
+
+        Of a long record an excerpt is left, in which digests stand for long base64.
+        """
         item = replace(item, file=self.name(item.file))
-        if item.withheld:
+        if item.withheld and not item.raw:
             return item, Counter()
+        encoding, errors = encoding_of(item.raw)
+        if len(item.raw) > LONGEST and not item.size:
+            start = without_blobs(item.raw.decode(encoding, errors), _digest_of_blob)[: LONGEST + LONGEST_VALUE]
+            excerpt = start.encode(encoding, errors)
+            item = replace(item, withheld=sha256(item.raw).hexdigest(), size=len(item.raw), raw=excerpt)
         try:
             raw, found = self.record_bytes(item.raw)
+            raw = raw.decode(encoding, errors)[:LONGEST].encode(encoding, errors) if item.size else raw
             detail, _ = self.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
         except SecretError as error:
             return withheld(item, error), Counter()
@@ -376,6 +399,10 @@ def encoding_of(raw: bytes) -> tuple[str, str]:
 def _digest(raw: bytes) -> bytes:
     """A digest to remember what was searched; empty for what is searched as fast."""
     return blake2b(raw, digest_size=16).digest() if len(raw) >= REMEMBERED else b""
+
+
+def _digest_of_blob(run: str) -> str:
+    return f"[{len(run)} characters of base64, sha256 {sha256(run.encode()).hexdigest()}]"
 
 
 def _make_room(memory: set[bytes] | dict[bytes, Any]) -> None:

@@ -77,7 +77,10 @@ _COMMANDS = (
     (r"(?:sudo) +-", rf"\becho +(?:-n +)?{_GIVEN}[{QUOTES}]? *\| *sudo +(?:-[A-Za-z]+ +){{0,3}}-[A-Za-z]*S"),
     (r"(?: -U) +[^ ]+%", rf" -U +[^\s%{QUOTES}]{{1,64}}%({_VALUE})"),
     ("requirepass|masterauth", rf"(?i)\b(?:requirepass|masterauth) +{_GIVEN}"),
-    (r"(?i)login\s+\S{1,100}\s+(?:account|password)", rf"\blogin\s+[^\s{QUOTES}]{{1,100}}\s+(?:account\s+\S{{1,100}}\s+)?password\s+{_GIVEN}"),
+    (
+        r"(?i)login\s+\S{1,100}\s+(?:account|password)",
+        rf"\blogin\s+[^\s{QUOTES}]{{1,100}}\s+(?:account\s+\S{{1,100}}\s+)?password\s+{_GIVEN}",
+    ),
     (
         r"(?::)(?:\*|5[0-9]{3}|6432|6543):",  # a line of .pgpass
         rf"(?<![\w.:/\-])[\w.*\-]{{1,100}}:(?:\*|5\d{{3}}|6432|6543):[\w*\-]{{1,64}}:[\w*\-]{{1,64}}:({_VALUE})",

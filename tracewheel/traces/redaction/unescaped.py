@@ -116,7 +116,11 @@ class Encoded(NamedTuple):
         return made
 
 
-def without_blobs(text: str) -> str:
+def _spaces(run: str) -> str:
+    return " " * len(run)
+
+
+def without_blobs(text: str, instead: Callable[[str], str] = _spaces) -> str:
     """The text with spaces in place of long base64 that is no text, such as an image, so that nothing is searched there."""
     pieces, done = [], 0
     for at in range(_STEP, len(text), _STEP) if len(text) >= _LONG else ():
@@ -125,7 +129,7 @@ def without_blobs(text: str) -> str:
         lead = _BEFORE_BLOB.search(text, max(done, at - _STEP), at)
         begin, end = lead.start() if lead else at, found.end()
         if end - begin >= _LONG and not _TEXT.search(text, begin, begin + 100):
-            pieces += [text[done:begin], " " * (end - begin)]
+            pieces += [text[done:begin], instead(text[begin:end])]
             done = end
     return "".join([*pieces, text[done:]]) if pieces else text
 
