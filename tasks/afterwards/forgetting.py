@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -363,7 +364,11 @@ def _databases(config: RetrainConfig) -> Iterator[Path]:
 def _drop_log_lines(affected: Affected) -> int:
     theirs = affected.theirs
     names = {*affected.wanted.names, *theirs.names}
-    records = [record["raw"].encode().strip() for record in theirs.records if "raw" in record]
+    records = {
+        record.get("sha256") or sha256(record["raw"].encode().strip()).hexdigest()
+        for record in theirs.records
+        if "sha256" in record or "raw" in record
+    }
     wanted = {file for file, _ in affected.lines}
     return sum(drop_lines(path, names, records) for path, name in affected.logs.items() if name in wanted)
 

@@ -9,9 +9,12 @@ import os
 import threading
 from typing import Any
 
+import orjson
+
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
 _DECODER = json.JSONDecoder()
+_NUMBERS, _CONTAINERS = (int, float), (dict, list)
 _FIRST = tuple('{["-0123456789tfn')
 
 
@@ -23,11 +26,30 @@ def parse_json(text: str) -> Any:
             has a lone surrogate, or values are nested deeper than `DEEPEST`.
     """
     try:
+        value = orjson.loads(text)
+        if _is_plain(value):
+            return value
+    except ValueError:
+        pass  # the other parser says what is wrong, and reads more
+    try:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"nested deeper than {DEEPEST}") from None
     check_json(value)
     return value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is as it was written: orjson reads no other texts, but makes a fraction of a large integer."""
+    level = [value]
+    for _ in range(DEEPEST):
+        if any(type(node) in _NUMBERS and abs(node) >= LARGEST_INTEGER for node in level):
+            return False
+        parts = [node.values() if type(node) is dict else node for node in level if type(node) in _CONTAINERS]
+        if not parts:
+            return True
+        level = [node for part in parts for node in part if type(node) is not str]
+    return not level
 
 
 def read_json_at(text: str, at: int = 0) -> tuple[Any, int]:

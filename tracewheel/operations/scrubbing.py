@@ -11,6 +11,7 @@ import sqlite3
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,13 @@ def vacuum(database: Path) -> None:
         raise DataError(f"{database}: cannot be written anew ({error}); end what uses it, and repeat the command") from error
 
 
-def drop_lines(log: Path, names: Collection[str], records: Collection[bytes] = ()) -> int:
+def drop_lines(log: Path, names: Collection[str], records: Collection[str] = ()) -> int:
     """Delete the lines of a JSONL log in which a value is one of the names, and torn ones that hold one; returns how many.
 
     Args:
         log: The file.
         names: Of users, sessions and traces.
-        records: Other lines to delete.
+        records: SHA-256 digests of other lines to delete.
 
     Raises:
         DataError: it is not a file of lines.
@@ -155,7 +156,7 @@ def drop_lines(log: Path, names: Collection[str], records: Collection[bytes] = (
     wanted, searcher, kept, dropped = set(names), Searcher(names), [], 0
     with hold(log.parent, wait=True):  # against a server that writes into it (`ConversationLog`)
         for line in log.read_bytes().splitlines(keepends=True):
-            if _names_one(line, wanted, searcher) or line.strip() in records:
+            if _names_one(line, wanted, searcher) or (records and sha256(line.strip()).hexdigest() in records):
                 dropped += 1
             else:
                 kept.append(line)

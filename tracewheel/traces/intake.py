@@ -84,11 +84,11 @@ class IntakeFiles(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A trace that may be kept, with the JSON text of its messages."""
+    """A trace that may be kept, with the JSON text of each message."""
 
     identity: Identity
     trace: Trace
-    messages: bytes
+    messages: list[bytes]
     spans: SpanGroup | None
     origin: Origin
 
@@ -147,14 +147,14 @@ class Intake:
             self._quarantine_record(item)
             return
         try:
-            messages = json_of(item.messages)
+            messages = [json_of(message) for message in item.messages]
             content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
             item.id.encode()
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(item, error))
             return
         self._waiting.append(_Waiting(Identity.of(item, content), item, messages, spans, origin))
-        self._waiting_bytes += len(messages)
+        self._waiting_bytes += sum(map(len, messages))
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
             self.flush()
 
@@ -217,12 +217,11 @@ class Intake:
         if redacted is not trace and self._forgotten.covers(redacted):  # by the name that stands for theirs
             self.counts.numbers[FORGOTTEN] += 1
             return
-        if found:
-            messages = json_of(redacted.messages)
+        written = json_of(redacted.messages) if found else b"[" + b",".join(messages) + b"]"
         if self._writer is None:
             self._writer = PartWriter(self.part)
         try:
-            self._writer.add(redacted, messages)
+            self._writer.add(redacted, written)
         except NOT_STORABLE as error:
             self._quarantine_record(not_storable(trace, error))
             return

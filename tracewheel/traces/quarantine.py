@@ -61,6 +61,7 @@ REASONS = tuple(ADVICE)
 MEND_YOURS = "Your reader does not read it: the detail says what it lacks. See it with --explain."
 
 FREQUENT = 3
+LONGEST = 4096  # bytes of a record that are stored
 # Of the records read; a duplicate is kept by its twin. Of those kept, the most with one warning.
 LARGEST_QUARANTINE = 0.5
 LARGEST_WARNED = 0.5
@@ -77,7 +78,8 @@ class Quarantined:
 
     `line` is where the record begins, counted from 1; `offset` is its first byte in the uncompressed file. `raw` holds its
     bytes as in the file; the bytes of spans that lie apart are joined by line ends. `withheld` is the SHA-256 digest of
-    bytes that are not stored, because secrets could not be removed from them.
+    bytes that are not stored: because secrets could not be removed from them, or because they are more than `LONGEST`. Of
+    those, `size` is their number, and `raw` an excerpt.
     """
 
     file: str
@@ -87,9 +89,10 @@ class Quarantined:
     raw: bytes
     offset: int = 0
     withheld: str = ""
+    size: int = 0
 
     def to_record(self) -> dict[str, Any]:
-        """JSON types; the record's bytes as text under `raw`, as `raw_base64` when they are not UTF-8, or their `sha256`."""
+        """JSON types; the record's bytes as text under `raw`, as `raw_base64` when they are not UTF-8; `sha256` without all."""
         record: dict[str, Any] = {
             "file": self.file,
             "line": self.line,
@@ -98,7 +101,11 @@ class Quarantined:
             "detail": self.detail,
         }
         if self.withheld:
-            return record | {"sha256": self.withheld}
+            record["sha256"] = self.withheld
+        if self.size:
+            record["bytes"] = self.size
+        if self.withheld and not self.raw:
+            return record
         try:
             record["raw"] = self.raw.decode()
         except UnicodeDecodeError:
@@ -110,7 +117,7 @@ def withheld(item: Trace | Quarantined, error: Exception) -> Quarantined:
     """A record from which secrets could not be removed: only its place, their kinds and a digest of its bytes are stored."""
     if isinstance(item, Trace):
         return Quarantined(item.source_file, item.source_line, "secret left", str(error), b"", withheld=_digest(item))
-    digest = sha256(item.raw).hexdigest()
+    digest = item.withheld or sha256(item.raw).hexdigest()
     return dataclasses.replace(item, reason="secret left", detail=str(error), raw=b"", withheld=digest)
 
 

@@ -1,19 +1,18 @@
-"""The record that describes a detector of secrets or personal data."""
+"""The record that describes a detector of secrets or personal data, and the search for where detectors should look."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-# For triggers: the characters between a name and its value in escaped bytes, where a tab may be a backslash and a t.
-GAP = r"(?:[^A-Za-z0-9]|\\[nrtbf])"
-
 BEFORE = 40  # how many characters before a value are read for `unless`
+# How far before the end of a sign a match of the detector's pattern may begin, and how far after it a match may have to look.
+_BACK, _AHEAD = 300, 1_000
 
 _MEMORY = 256 << 20  # an upper bound for RE2's tables, which need a few megabytes
 # On text that nobody wrote, such as an image in base64 or a million digits, nearly every byte makes a state that the set has
@@ -26,9 +25,9 @@ def _tables() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / "forms.toml").read_text(encoding="utf-8"))
 
 
-def read_forms(table: str) -> list[tuple[str, str, str]]:
+def read_forms(table: str) -> list[list[str]]:
     """The rows of a table of `forms.toml`, which says what its columns are."""
-    return [(first, second, third) for first, second, third in _tables()[table]]
+    return list(_tables()[table])
 
 
 def read_words(table: str) -> list[str]:
@@ -52,8 +51,9 @@ class Detector:
 
     Attributes:
         kind: The kind of value.
-        trigger: A looser expression (RE2, on bytes). It matches the escaped text wherever `pattern` matches the unescaped
-            text; `pattern` is tried only then.
+        signs: What every match of the pattern holds, for a quick search of all detectors' signs at once: words in any case,
+            between bars, or one expression (Hyperscan, on Latin-1) that begins with `(?`. Without a sign the pattern is
+            tried on every text.
         pattern: Finds candidates.
         group: The group of `pattern` that is the value.
         identify: The canonical form of a candidate, or None if it is a false match. Equal identities get equal
@@ -62,23 +62,48 @@ class Detector:
         unless: Words before a value that say that it is something else (`part no.`); they end where the value starts.
         doubt: Of overlapping values, the one with the least doubt counts: 0 for a form that only this kind has, 1 for a
             value in a place for secrets, 2 for a value named as a secret, 3 for personal data.
+        ahead: How many characters after a sign decide whether there is a match. A match may be longer.
     """
 
     kind: str
-    trigger: str
-    pattern: re.Pattern[str]
+    signs: str
+    pattern: re.Pattern[str] | str
     group: int = 0
     identify: Callable[[str], str | None] = as_found
     nested: bool = False
     doubt: int = 0
     unless: re.Pattern[str] | None = None
+    ahead: int = _AHEAD
 
-    def matches(self, text: str) -> Iterator[re.Match[str]]:
-        """The candidates in an unescaped text that the words before them do not rule out."""
-        for match in self.pattern.finditer(text):
-            start = match.start(self.group)
-            if self.unless is None or not self.unless.search(text, max(0, start - BEFORE), start):
-                yield match
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, re.ASCII) if isinstance(self.pattern, str) else self.pattern
+
+    def matches(self, text: str, ends: Sequence[int] | None = None) -> Iterator[re.Match[str]]:
+        """The candidates in an unescaped text that the words before them do not rule out.
+
+        Args:
+            text: The text.
+            ends: Where signs end in it, in order; None to search all of it.
+        """
+        for begin, end in self._windows(ends) if ends is not None else [(0, len(text))]:
+            for found in self._compiled.finditer(text, begin, end):
+                # What the window cut off belongs to the value.
+                match = self._compiled.match(text, found.start()) if found.end() >= end else found
+                if match is None:
+                    continue
+                start = match.start(self.group)
+                if self.unless is None or not self.unless.search(text, max(0, start - BEFORE), start):
+                    yield match
+
+    def _windows(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+        begin, end = max(0, ends[0] - _BACK), ends[0]
+        for at in ends:
+            if at - _BACK > end + self.ahead:
+                yield begin, end + self.ahead
+                begin = at - _BACK
+            end = at
+        yield begin, end + self.ahead
 
 
 def when(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
@@ -89,6 +114,59 @@ def when(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
 def mixed(value: str) -> bool:
     """Whether a value has both letters and digits, as keys do and words do not."""
     return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+
+
+@cache
+def _database(forms: tuple[str, ...]) -> Any:
+    import hyperscan
+
+    expressions = [re.sub(r"[^\x00-\xff]", r"\\?", form).encode("latin-1") for form in forms]
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=expressions, ids=list(range(len(forms))), elements=len(forms), flags=[0] * len(forms))
+    return database
+
+
+class Signs:
+    """Searches a text for the signs of many detectors in one pass (Hyperscan).
+
+    A letter that Latin-1 does not have is a `?` to it.
+    """
+
+    def __init__(self, detectors: Iterable[Detector]) -> None:
+        owners: dict[str, list[int]] = {}
+        self._always: list[int] = []
+        for index, detector in enumerate(detectors):
+            for sign in [detector.signs] if detector.signs.startswith("(?") else detector.signs.split("|"):
+                if sign:
+                    form = sign if sign.startswith("(?") else f"(?i:{re.escape(sign)})"
+                    owners.setdefault(form, []).append(index)
+                else:
+                    self._always.append(index)
+        self._members = list(owners.values())
+        self._database = _database(tuple(owners)) if owners else None
+
+    def found(self, text: str) -> list[tuple[int, int]]:
+        """The signs in a text: which, and where it ends."""
+        places: list[tuple[int, int]] = []
+
+        def note(sign: int, _begin: int, end: int, _flags: int, _context: Any) -> None:
+            places.append((sign, end))
+
+        if self._database:
+            self._database.scan(text.encode("latin-1", "replace"), match_event_handler=note)
+        return places
+
+    def are_in(self, text: str) -> bool:
+        """Whether a text holds any sign, or a detector has none."""
+        return bool(self._always) or bool(self.found(text))
+
+    def detectors(self, text: str) -> dict[int, list[int] | None]:
+        """The detectors, by their positions, whose signs are in a text, with the ends of these; None for those without signs."""
+        ends: dict[int, list[int] | None] = dict.fromkeys(self._always)
+        for sign, end in self.found(text):
+            for index in self._members[sign]:
+                ends.setdefault(index, []).append(end)  # type: ignore[union-attr]
+        return dict(sorted(ends.items()))
 
 
 class Triggers:

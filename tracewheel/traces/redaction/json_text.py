@@ -11,15 +11,19 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
+
+from tracewheel.traces.redaction.unescaped import without_blobs
 
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"|(-?[0-9][0-9.eE+\-]*+)|[{}\[\],]', re.DOTALL)
 _COLON = re.compile(r"\s*:")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _LONGEST_NAME = 120
+_OPENS, _MAY_HOLD_BLOB = frozenset('{["'), 1024
+PLAIN_KEY = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
 _NAMES = frozenset({"name", "key"})  # `{"name": "PASSWORD", "value": "…"}`
 _PLAIN = frozenset({"content", "text", "value", "arguments", "description", "output", "input", "result", "message"})
 # A quote that no text has. Detectors read it as one, and it never closes a quotation within the value.
@@ -83,9 +87,7 @@ class Fields:
             return Context(self.inherited, command + " ")
         else:
             name = self.inherited
-        # A pseudonym such as REDACTED_TOKEN_1 in a name would make a token of its value.
-        is_telling = name and name not in _PLAIN and len(name) <= _LONGEST_NAME and "REDACTED_" not in name
-        return Context(name, f"{QUOTE}{name}{QUOTE}: {quote}" if is_telling else "")
+        return Context(name, f"{QUOTE}{name}{QUOTE}: {quote}" if _is_telling(name) else "")
 
     def note(self, value: str) -> None:
         """Remember a value as the context of the next."""
@@ -108,6 +110,49 @@ def is_json(text: str) -> bool:
         except (ValueError, RecursionError):
             return False
     return True
+
+
+def searchable(value: Any) -> str:
+    """The texts and numbers of a value, and of JSON text in it, a line each with its context (`Fields.context`)."""
+    lines: list[str] = []
+    _collect(value, "", lines.append)
+    return "\n".join(lines)
+
+
+def _collect(value: Any, name: str, add: Callable[[str], None]) -> None:
+    kind = type(value)
+    if kind is str:
+        if value[:1] in _OPENS:
+            try:
+                inner = orjson.loads(value)
+            except ValueError:
+                inner = value
+            if inner is not value:
+                return _collect(inner, name, add)
+        if len(value) >= _MAY_HOLD_BLOB:
+            value = without_blobs(value)
+        add(f"{QUOTE}{name}{QUOTE}: {QUOTE}{value}{QUOTE}" if _is_telling(name) else value)
+    elif kind is dict:
+        named = (
+            next((item for key, item in value.items() if key in _NAMES and type(item) is str), "") if "value" in value else ""
+        )
+        for key, item in value.items():
+            if not PLAIN_KEY.fullmatch(key):
+                add(key)
+            _collect(item, named if named and key == "value" else key, add)
+    elif kind is list:
+        if any(type(item) is str and item[:1] == "-" for item in value):  # a command line
+            add(" ".join(item for item in value if type(item) is str))
+        for item in value:
+            _collect(item, name, add)
+    elif kind is int or kind is float:
+        add(f"{QUOTE}{name}{QUOTE}: {value}" if _is_telling(name) else str(value))
+    return None
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name says what its value is. A pseudonym such as REDACTED_TOKEN_1 in it would make a token of its value."""
+    return name not in _PLAIN and 0 < len(name) <= _LONGEST_NAME and "REDACTED_" not in name
 
 
 def leaves(text: str, name: str = "") -> Iterator[Leaf]:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from tracewheel.config.curation import PERSONAL_KINDS
 from tracewheel.core.types import Trace
-from tracewheel.traces.redaction.detector import Detector, Triggers, mixed
+from tracewheel.traces.redaction.detector import Triggers, mixed
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, standins
 from tracewheel.traces.redaction.unescaped import Unescaped
 
-SHORTEST_VALUE, SHORTEST_SECRET = 6, 8
+SHORTEST_VALUE, SHORTEST_SECRET, SHORTEST_OF_LETTERS = 6, 8, 16
 FEW = 50  # as many are found fastest with one expression; each more costs it time in every text
 MOST_SEARCHED = 20_000  # for more values, looking up each word is cheaper than one search for all
 MOST_ENCODED = 2_000  # of more values, base64 is found only where it holds a text of eighteen characters
@@ -173,15 +173,15 @@ def _is_of_word(character: str) -> bool:
 
 def _is_telling(value: str) -> bool:
     """Whether a value is specific enough to search for; a short or plain word may mean something else elsewhere."""
-    return len(value) >= SHORTEST_VALUE and any(not c.isalpha() for c in value) and not _IDENTIFIER.fullmatch(value)
+    if value.isalpha():
+        return len(value) >= SHORTEST_OF_LETTERS
+    return len(value) >= SHORTEST_VALUE and not _IDENTIFIER.fullmatch(value)
 
 
 def _is_unmistakable(value: str) -> bool:
     return len(value) >= SHORTEST_SECRET and mixed("".join(WORD.findall(value)))
 
 
-BETWEEN_OBJECTS = re.compile(r"\}, ?(?=\{)")  # no value continues from one JSON object into the next
-SHORTEST_PART = 200
 AROUND = 80  # characters around a value in which to look for pseudonyms that overlap it
 LARGEST_DOUBT, SECRETS_ONLY, CERTAIN = 3, 2, 0
 KNOWN_ELSEWHERE = 4  # more than any detector's doubt
@@ -194,16 +194,15 @@ class Search:
     pseudonyms: Pseudonyms
     most_doubt: int = LARGEST_DOUBT
     names: frozenset[str | None] = frozenset()
-    in_base64: bool = True
     known: KnownValues = field(init=False)
     values: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
         self.refresh()
 
-    def allows(self, detector: Detector) -> bool:
+    def allows(self, doubt: int, kind: str) -> bool:
         """Whether what a detector finds counts."""
-        return detector.doubt <= self.most_doubt or (detector.kind == "email" and self.most_doubt > 0)
+        return doubt <= self.most_doubt or (kind == "email" and self.most_doubt > 0)
 
     def within(self, most_doubt: int) -> Search:
         """The same search for less doubtful values."""
@@ -231,16 +230,6 @@ def names_in(trace: Trace) -> Iterator[str | None]:
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str):
             yield name
-
-
-def parts(written: str) -> Iterator[tuple[int, str]]:
-    """A text in parts with their places, so that a match in one message does not cost a search of all others."""
-    at = 0
-    for match in BETWEEN_OBJECTS.finditer(written):
-        if match.end() - at >= SHORTEST_PART:
-            yield at, written[at : match.end()]
-            at = match.end()
-    yield at, written[at:]
 
 
 def is_made(text: str, item: Found) -> bool:

@@ -57,27 +57,23 @@ def names_and_addresses() -> dict[str, list[Detector]]:
     """The detectors, by kind."""
     is_name = when(lambda value: len(value) >= 3 and not _NO_NAME.fullmatch(value) and not value.isupper())
     introduced = (
-        r"(?i)(?:name.{1,4}s |name is|this is|i am|i.m |hei(?:\xc3\x9f|\\u00df)e|ich bin|mein name"
-        r"|m.{1,9}appelle|me llamo|mi nombre|mi chiamo|called by"
-        r"|signed by|sincerely|regards|cheers|dear|attn|best)"
+        r"(?i)(?:name.{1,4}s |name is|this is|i am|i.m |hei\xdfe|ich bin|mein name|m.appelle|me llamo|mi nombre|mi chiamo"
+        r"|called by|signed by|sincerely|regards|cheers|dear|attn|best)"
     )
-    titled = r"(?:Mr|Mrs|Ms|Mx|Miss|Dr|Prof|Herr|Frau|Se(?:\xc3\xb1|\\u00f1)ora?|Sra?|Monsieur|Madame|Mme)\.? "
+    titled = r"(?:Mr|Mrs|Ms|Mx|Miss|Dr|Prof|Herr|Frau|Se\xf1ora?|Sra?|Monsieur|Madame|Mme)\.? "
+    placed = (
+        rf"(?:[0-9][A-Za-z]? [A-Z0-9][^\n\"]{{0,60}} {_STREETS}|(?i:box [0-9])"
+        r"|(?:stra(?:\xdf|ss)e|[Ss]tr\.|[Ww]eg|[Pp]latz|[Aa]llee|gasse) [0-9]"
+        r"|[0-9] ?(?:bis|ter)?,? (?:rue|avenue|av\.|boulevard|bd|place|chemin|all|impasse|quai) "
+        r"|(?:Calle|Avenida|Avda\.|Plaza|Paseo|Via|Viale|Piazza|Corso) )"
+    )
+    fields = "name|patient|passenger|guest|attendee|author|recipient|beneficiary"
     return {
         "name": [
             Detector("name", titled, _TITLED, 1, is_name),
             Detector("name", introduced, _INTRODUCED, 1, is_name),
-            Detector("name", r"(?i)name|patient|passenger|guest|attendee|author|recipient|beneficiary", _FIELD, 1, is_name),
-            Detector("name", r"[Nn]ame: ?", _NAMED, 1, is_name),
+            Detector("name", fields, _FIELD, 1, is_name),
+            Detector("name", "name:", _NAMED, 1, is_name),
         ],
-        "address": [
-            Detector(
-                "address",
-                rf"[0-9][A-Za-z]? [A-Z0-9][^\n\"]{{0,60}} {_STREETS}|(?i)box [0-9]|(?:stra(?:\xc3\x9f|ss"
-                rf"|\\u00df)e|[Ss]tr\.|weg|platz|allee|gasse|Weg|Platz|Allee) [0-9]"
-                r"|[0-9] ?(?:bis|ter)?,? (?:rue|avenue|av\.|boulevard|bd|place|chemin|all|impasse|quai) "
-                r"|(?:Calle|Avenida|Avda\.|Plaza|Paseo|Via|Viale|Piazza|Corso) ",
-                _ADDRESS,
-                identify=lambda value: value.strip() or None,
-            )
-        ],
+        "address": [Detector("address", placed, _ADDRESS, identify=lambda value: value.strip() or None)],
     }

@@ -1,17 +1,21 @@
-"""The detectors of secrets: those of detect-secrets, further vendors' keys (`forms.toml`), and secrets by places and names.
+"""The detectors of secrets: published rules (`rules.json`), further forms (`forms.toml`), and secrets by places and names.
 
-Each detector has a regular expression and a looser trigger. All triggers are searched at once in the bytes of a whole trace
-(RE2, linear in the length for any number of triggers); an expression is tried only if its trigger matches. So a trigger has
-to match wherever its expression does, also in JSON text within JSON text.
+`rules.json` is made from the configuration of Betterleaks, a scanner of repositories, by `data/make_redaction_rules.py`.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 
-from tracewheel.traces.redaction.detector import GAP, Detector, any_of, as_found, mixed, read_forms, when
+from tracewheel.traces.redaction.detector import Detector, any_of, mixed, read_forms, when
+from tracewheel.traces.redaction.known_values import SHORTEST_OF_LETTERS
 from tracewheel.traces.redaction.secret_places import secret_places
 from tracewheel.traces.redaction.unescaped import QUOTES
 
@@ -24,7 +28,6 @@ _STRONG = {
     "token": r"(?:access|auth|refresh|bearer|bot|session|security|csrf|api|id|oauth|private|deploy|personal"
     r"|user|app|registry)[_\- ]?token",
 }
-_WEAK = {"token": r"token"}
 # What a name of a password or secret ends in if its value is no secret.
 _ABOUT = rf"{any_of('about_secrets')}s?"
 # A password's short name: `pass: …`, `DB_PASS=…`, `dbpw=…`. In capitals it needs a name before it: "PASS: test_1" is a
@@ -60,6 +63,8 @@ _ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
 
 def _fits_quoted(value: str) -> bool:
     if len(value) < 4 or _PLACEHOLDER.fullmatch(value) or "REDACTED_" in value:
+        return False
+    if value.isalpha() and len(value) < SHORTEST_OF_LETTERS:  # a word, which would be left where its name is not before it
         return False
     words = value.split()
     return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)
@@ -107,41 +112,40 @@ def _named(fits: Callable[[str], bool]) -> Callable[[str], str | None]:
     return lambda value: (value.rstrip(".:!?") or value) if fits(value) else None
 
 
+def _named_sign(words: str, most: int = 24) -> str:
+    """The sign of a name, with affixes, and what says that its value follows."""
+    value = r"(?:[^A-Za-z0-9]{0,16}[:=]|[^A-Za-z0-9]{1,6}(?:is|was|to)[^A-Za-z])"
+    affix = rf"[A-Za-z0-9_\-]{{0,{most}}}" if most else ""
+    return rf"(?i)(?:{words}){affix}{value}"
+
+
 def _detectors() -> list[Detector]:
+    def named(kind: str, signs: str, pattern: str, fits: Callable[[str], bool]) -> Detector:
+        compiled = re.compile(pattern, re.IGNORECASE | re.ASCII | re.MULTILINE)
+        return Detector(kind, signs, compiled, compiled.groupindex["value"], _named(fits), nested=True, doubt=2)
+
     found = []
     for kind, words in _STRONG.items():
-        trigger = rf"(?i)(?:{words})[A-Za-z0-9_\-]{{0,24}}{GAP}*(?:[:=]|(?:[\s\x0b]|\\[nrtbf])(?:is|was|to))"
         quoted = rf"{_names(words)}{_ASSIGNED}[@rbuf]?([{QUOTES}])(?P<value>[^\n\r]{{1,300}}?)\1"
         bare = rf"{_names(words)}{_ASSIGNED}(?P<value>{_BARE}){_END}"
         line = rf"^[ \t]*[\w.\-]*{_names(words)}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<value>{_BARE})[ \t]*$"
         prose = rf"\b(?:{words})(?:\s{{1,4}}(?:is|was|to)\b:?\s{{0,4}}|\s{{0,4}}:\s{{0,4}})[{QUOTES}]?(?P<value>{_BARE}){_END}"
+        option = rf"--?(?:[a-z]+-)?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})"
         for pattern, fits in ((quoted, _fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
-            compiled = re.compile(pattern, re.IGNORECASE | re.ASCII | re.MULTILINE)
-            found.append(Detector(kind, trigger, compiled, compiled.groupindex["value"], _named(fits), nested=True, doubt=2))
-        option = re.compile(rf"--?(?:[a-z]+-)?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
-        found.append(
-            Detector(kind, rf"(?i)-(?:[a-z]+-)?(?:{words})[ =]", option, 1, _named(_fits_option), nested=True, doubt=2)
-        )
-    for kind, words in _WEAK.items():
-        assigned = re.compile(rf"{_names(words)}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
-        trigger = rf"(?i)(?:{words})[A-Za-z0-9_\-]{{0,24}}{GAP}*[:=]{GAP}*[^\s\",;(){{}}<>]{{10}}"
-        found.append(Detector(kind, trigger, assigned, 1, _named(_fits_weak), nested=True, doubt=2))
-    option = re.compile(rf"--token[ =][{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
-    found.append(Detector("token", r"(?i)--token[ =]", option, 1, _named(_fits_weak), nested=True, doubt=2))
-    said = re.compile(
-        rf"\b(?:password|passphrase|passcode)\s{{1,4}}([{QUOTES}])(?P<value>[^\s{QUOTES}]{{6,100}})\1", re.I | re.ASCII
-    )
-    trigger = r"(?i)pass(?:word|phrase|code)(?:[\s\x0b]|\\+[nrtbf])+(?:[\"'`]|\\)"
-    found.append(Detector("password", trigger, said, 2, _named(_fits_prose), nested=True, doubt=2))
-    short = re.compile(rf"{_SHORT}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})", re.IGNORECASE | re.ASCII)
-    found.append(Detector("password", rf"(?i)(?:pass|pw){GAP}*[:=]", short, 1, _named(_fits_short), nested=True, doubt=2))
-    maker = re.compile(
-        rf"(?<![A-Za-z]){_MAKERS}{_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})",
-        re.IGNORECASE | re.ASCII,
-    )
-    trigger = rf"(?i){_MAKERS}[A-Za-z_.\- ]{{0,30}}{GAP}*[:=]"
-    found.append(Detector("api_key", trigger, maker, 1, _named(_fits_maker), nested=True, doubt=2))
-    return found
+            found.append(named(kind, _named_sign(words), pattern, fits))
+        found.append(named(kind, rf"(?i)-(?:[a-z]{{1,30}}-)?(?:{words})[ =\n]", option, _fits_option))
+    assigned = rf"{_names('token(?!iz)')}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
+    said = rf"\b(?:password|passphrase|passcode)\s{{1,4}}([{QUOTES}])(?P<value>[^\s{QUOTES}]{{6,100}})\1"
+    short = rf"{_SHORT}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
+    maker = rf"(?<![A-Za-z]){_MAKERS}{_KEY_WORDS}{{0,4}}[{QUOTES}]?\]?{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"
+    return [
+        *found,
+        named("token", _named_sign("token"), assigned, _fits_weak),
+        named("token", "--token", rf"--token[ =][{QUOTES}]?(?P<value>{_BARE})", _fits_weak),
+        named("password", r"(?i)pass(?:word|phrase|code)\s{1,4}[^\w\s]", said, _fits_prose),
+        named("password", _named_sign("pass|pw", 0), short, _fits_short),
+        named("api_key", f"(?i){_MAKERS}", maker, _fits_maker),
+    ]
 
 
 def _fits_option(value: str) -> bool:
@@ -151,60 +155,43 @@ def _fits_option(value: str) -> bool:
 NAMED_SECRETS = tuple(_detectors())
 
 
-# Parts of its expressions that take time with the square or the cube of a text's length, and what matches the same in one pass.
-BOUNDED = {
-    r"(?: *)(?:=|:|:=|=>| +|::)(?: *)": r"(?: *+(?:=|:|:=|=>|::) *+| ++)",
-    r"\/\/.+\/:_authToken=": r"\/\/.{1,200}\/:_authToken=",
-    r"sk-[A-Za-z0-9-_]*[": r"(?:(?<![A-Za-z0-9_\-])sk-[A-Za-z0-9-_]*|sk-(?:(?!sk-)[A-Za-z0-9-_])*)[",
-}
-
-
 def _has_long_part(value: str) -> bool:
     """Whether a part between hyphens is long and mixed: `sk-container-id-1` is only a name in a style sheet."""
     return any(len(part) >= 12 and mixed(part) for part in re.split("[-_]", value)) or (len(value) >= 40 and mixed(value))
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {"": bool, "mixed": mixed, "long part": _has_long_part}
-_PREFIX_IS_GROUP = ("github_token", "gitlab_token", "npm_token")  # their group is not the secret
 
 
 @cache
 def secret_detectors() -> tuple[Detector, ...]:
     """All detectors of secrets, the most certain first: the earlier wins a tie."""
-    return (*_library_detectors(), *_vendor_keys(), *secret_places(), *NAMED_SECRETS)
+    return (*_published_rules(), *_own_forms(), *secret_places(), *NAMED_SECRETS)
 
 
-def _library_detectors() -> list[Detector]:
-    import importlib
-
-    found = []
-    for kind, name, trigger in read_forms("libraries"):
-        module, _, class_name = name.partition(".")
-        plugin = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), class_name)
-        for pattern in plugin.denylist:
-            group = 1 if pattern.groups == 1 and kind not in _PREFIX_IS_GROUP else 0
-            bounded = pattern.pattern
-            for slow, fast in BOUNDED.items():
-                bounded = bounded.replace(slow, fast)
-            ascii_only = re.compile(bounded, pattern.flags & ~re.UNICODE | re.ASCII)
-            found.append(Detector(kind, trigger, ascii_only, group, doubt=2 * group))
-    return found
+def _published_rules() -> Iterator[Detector]:
+    """Keys and tokens by their form, or after their maker's name."""
+    for rule in json.loads((Path(__file__).parent / "rules.json").read_text(encoding="utf-8"))["rules"]:
+        signs = "|".join(rule["words"]) or f"(?:{rule['shape']})"
+        identify = when(functools.partial(_is_drawn, least=rule.get("entropy", 0.0)))
+        yield Detector(rule["kind"], signs, rule["pattern"], rule["group"], identify, doubt=2 if rule["named"] else 0)
 
 
-def _vendor_keys() -> list[Detector]:
-    """Keys and tokens of vendors that are known by their form: a prefix, a length, a checksum's place."""
-    found = []
-    for kind, check, pattern in read_forms("vendors"):
+def _is_drawn(value: str, least: float) -> bool:
+    """Whether a value has the entropy, in bits a character, of one that a machine has drawn."""
+    shares = [count / len(value) for count in Counter(value).values()]
+    return -sum(share * math.log2(share) for share in shares) >= least and not _PLACEHOLDER.fullmatch(value)
+
+
+def _own_forms() -> Iterator[Detector]:
+    """Forms that the published rules lack."""
+    for kind, signs, check, pattern in read_forms("forms"):
         compiled = re.compile(pattern, re.ASCII)
-        found.append(Detector(kind, pattern.replace(r"\b", ""), compiled, 0, when(_CHECKS[check])))
-    for kind, trigger, pattern in read_forms("elsewhere"):
-        compiled = re.compile(pattern, re.ASCII)
-        found.append(Detector(kind, trigger, compiled, min(compiled.groups, 1), as_found))
-    return found
+        yield Detector(kind, signs, compiled, min(compiled.groups, 1), when(_CHECKS[check]))
 
 
 def custom_detectors(patterns: Mapping[str, str]) -> list[Detector]:
-    """Detectors for a profile's own patterns, by kind. They have no trigger and are tried on every text."""
+    """Detectors for a profile's own patterns, by kind. They have no sign and are tried on every text."""
     found = []
     for kind, pattern in patterns.items():
         compiled = re.compile(pattern)

@@ -32,12 +32,6 @@ _NAMED = re.compile(
     rf"{_BEFORE_ID}{{1,8}}(?:(?:is|was|are|ist|est|es|:){_BEFORE_ID}{{1,4}})?({_NUMBER})(?![\w])",
     re.IGNORECASE | re.ASCII,
 )
-_TRIGGER = (
-    r"(?i)ssn|social.?security|national.?i[dn]|nino|tax(?:payer)?.?(?:id|file)|nhs|cpf|aadha|pan card|pesel|nip"
-    r"|codice fiscale|insee|curit.{1,12}sociale"
-    r"|steuer|sozialvers|rentenvers|burgerserv|bsn|personnummer|personal.?id|henkil|hetu|dselsnummer|cpr|ahv"
-    r"|avs|social insurance|id.?n|id.?card|identity.?[cn]"
-)
 
 
 def _digits(written: str) -> str | None:
@@ -65,26 +59,14 @@ def _checked(module: str) -> Callable[[str], str | None]:
 def national_ids() -> list[Detector]:
     """The detectors of national identifiers."""
     found = []
-    for module, trigger, form in read_forms("national_ids"):
+    for module, sign, form in read_forms("national_ids"):
         pattern = re.compile(_START + form + _END, re.ASCII)
-        found.append(Detector("national_id", trigger, pattern, 0, _checked(module), unless=re.compile(_NOT_PERSONAL)))
-    found.append(Detector("national_id", _trigger(), _NAMED, 1, _digits))
+        found.append(Detector("national_id", f"(?:{sign})", pattern, 0, _checked(module), unless=re.compile(_NOT_PERSONAL)))
+    found.append(Detector("national_id", rf"(?i){_WORDS}(?:[^A-Za-z]|n[our]|id|code|card)", _NAMED, 1, _digits, ahead=100))
     return found
 
 
-def _trigger() -> str:
-    """The words, with a digit not far behind; letters that are not ASCII may be escaped."""
-    others = (
-        r"주민|身份|\\u(?:c8fc|8eab|03b1)|curp|cui[tl]|nric|kimlik|cnp|rodn|oib|αμκα|ΑΜΚΑ|amka|egn|thai id|pps|isikukood|asmens"
-        r"|rijksreg|ro national|medica|voter|ausweis|mbi|itin"
-    )
-    capitals = "SIN|TIN|PAN|FIN|NIR|RUT|NIE|NIF|DNI|TFN|IRD|UTR"
-    words = f"(?:{_TRIGGER}|{others}|(?-i:{capitals}))"
-    latin = words.encode().decode("latin-1")
-    return rf"{latin}[^\n]{{0,40}}[0-9]"
-
-
-_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+&'-][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _SPACE = r"[ \u00a0\u2007\u202f.\-\u2010\u2011\u2012\u2013/]"
 _INTERNATIONAL = re.compile(
     rf"(?<![\w+.])(?:\+|(?<!\d )00(?=[1-9]))[ (]?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}}(?!\w)", re.ASCII
@@ -147,52 +129,46 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\
 # Addresses that everybody knows or that are kept for documents (RFC 5737, 3849): they identify nobody.
 _WELL_KNOWN = frozenset(read_words("well_known_addresses"))
 _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
-_NOBODY = re.compile(r"(?i)(?:git|hg|svn)(?:@|%40).*")
+_NOBODY = re.compile(r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply)(?:[+-][\w.-]*)?(?:@|%40).*")
+# A file that is mentioned after a word; some of these endings are countries, too, whose domains nobody writes in capitals.
+_FILE = re.compile(
+    r".*(?:@|%40)(?:[\w.-]*[A-Z][\w.-]*\.(?:md|py|rs|sh)|[\w.-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
+)
 
 
 def personal_detectors(kinds: Iterable[PersonalKind], phone_regions: tuple[str, ...]) -> list[Detector]:
     """The detectors of these kinds. The earlier wins a tie, so those with check digits come before phone numbers."""
     phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=False))
     named_phone = lru_cache(maxsize=4096)(lambda written: _phone(written, phone_regions, sure=True))
-    # In escaped bytes: where a word may begin, and what may separate digits (in UTF-8 or as an escape).
-    edge = r"(?:^|[^0-9A-Za-z_.+]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
-    inner_edge = r"(?:^|[^0-9A-Za-z_.+:/\-]|\\[nrtbf]|\\u[0-9a-fA-F]{4})"
-    gap = r"(?:[ ().\-/]|\xc2\xa0|\xe2\x80[\x87\x90-\x93\xaf]|\\+u[0-9a-fA-F]{4}|\\+/){0,3}"
+    # In Latin-1: where a word may begin, and what may separate digits. An escaped line end is a letter to a sign.
+    edge, inner_edge = r"(?:^|[^0-9A-Za-z_.+]|\\[nrtbf])", r"(?:^|[^0-9A-Za-z_.+:/\-]|\\[nrtbf])"
+    gap = r"[ ().\-/\xa0?]{0,3}"
     number = rf"[ (]{{0,2}}(?:[0-9]{gap}){{6}}[0-9]"
     called = r"(?i)(?:phone|tel|telefon|mobile|cell|fax|whatsapp|sms|call(?: me)?)(?:[ _]?(?:number|nr|no))?"
-    apart = r"(?:[^0-9A-Za-z_+]|\\[nrtbf])"
-    between = rf"{apart}*(?:(?:is|at|on){apart}+)?"
+    between = r"[^0-9A-Za-z_+]{0,8}(?:(?:is|at|on)[^0-9A-Za-z_+]{1,4})?"
+    ipv4 = r"(?:[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9])"
+    card = r"(?:[2-6][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{2}|3[0-9]{3}[ -]?[0-9]{6}[ -]?[0-9]{4})"
+    iban = r"(?:^|[^0-9A-Za-z]|\\[nrtbf])[A-Za-z]{2}[0-9]{2}(?: ?[A-Za-z0-9]{4}){2} ?[A-Za-z0-9]{3}"
+    american = rf"(?:[0-9]{{3}}){gap}[0-9]{{3}}[ .\-][0-9]{{4}}"
     makes: dict[PersonalKind, list[Detector]] = {
-        "email": [Detector("email", r"[^\s@\"]@[^\s@\"]+\.[^\s@\"]|%40[^\s\"]+\.", _EMAIL, identify=_email)],
-        "card": [
-            Detector(
-                "card",
-                r"[2-6][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{2}|3[0-9]{3}[ -]?[0-9]{6}[ -]?[0-9]{4}",
-                _CARD,
-                identify=_card,
-            )
-        ],
-        "iban": [
-            Detector(
-                "iban",
-                r"(?:^|[^0-9A-Za-z]|\\[nrtbf]|\\u[0-9a-fA-F]{4})[A-Za-z]{2}[0-9]{2}(?: ?[A-Za-z0-9]{4}){2} ?[A-Za-z0-9]{3}",
-                _IBAN,
-                identify=_iban,
-            )
-        ],
+        "email": [Detector("email", r"(?:@|%40)[^\s@\"]+\.[^\s@\".]", _EMAIL, identify=_email)],
+        "card": [Detector("card", card, _CARD, identify=_card)],
+        "iban": [Detector("iban", iban, _IBAN, identify=_iban)],
         "ip": [
-            Detector(
-                "ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _IPV4, identify=_plain_address, unless=_NUMBERINGS
-            ),
-            Detector("ip", r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", _PLACED_IPV4, 1, _address, unless=_NUMBERINGS),
+            Detector("ip", ipv4, _IPV4, identify=_plain_address, unless=_NUMBERINGS),
+            Detector("ip", ipv4, _PLACED_IPV4, 1, _address, unless=_NUMBERINGS),
             Detector("ip", r"(?:[0-9A-Fa-f]{0,4}:){3}", _IPV6, identify=_address),
         ],
         "phone": [
             Detector(
-                "phone", rf"\+{number}|{edge}00[1-9]{number}", _INTERNATIONAL, identify=_international(phone), unless=_THINGS
+                "phone",
+                rf"(?:\+{number}|{edge}00[1-9]{number})",
+                _INTERNATIONAL,
+                identify=_international(phone),
+                unless=_THINGS,
             ),
-            Detector("phone", rf"[0-9]{{3}}{gap}[0-9]{{3}}[ .\-][0-9]{{4}}", _AMERICAN, identify=phone, unless=_THINGS),
-            Detector("phone", rf"{inner_edge}\(?0{number}", _NATIONAL, identify=_national(phone), unless=_THINGS),
+            Detector("phone", american, _AMERICAN, identify=phone, unless=_THINGS),
+            Detector("phone", rf"(?:{inner_edge}\(?0{number})", _NATIONAL, identify=_national(phone), unless=_THINGS),
             Detector("phone", called + between + rf"\+?{number}", _CALLED, 1, named_phone),
         ],
     }
@@ -207,7 +183,7 @@ def luhn_digit(digits: str) -> str:
 
 
 def _email(written: str) -> str | None:
-    return None if _NOBODY.fullmatch(written) else written.lower().replace("%40", "@")
+    return None if _NOBODY.fullmatch(written) or _FILE.fullmatch(written) else written.lower().replace("%40", "@")
 
 
 def _card(written: str) -> str | None:

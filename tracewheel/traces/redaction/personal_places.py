@@ -10,7 +10,6 @@ from tracewheel.traces.redaction.unescaped import QUOTES
 _BETWEEN = rf"[ \t:=#.,()*°º№{QUOTES}\-]"
 _NUMBERED = r"(?:[ _.\-]?(?:numbers?|num|no|nr|id|n°|nº|#)(?![A-Za-z])){0,3}"
 _LEAD = rf"{_NUMBERED}{_BETWEEN}{{1,8}}(?:(?:is|was|ist|est|es){_BETWEEN}{{1,4}})?"
-_ESCAPED_BETWEEN = r"(?:[^0-9A-Za-z]|\\[nrtbf]|\\+u[0-9a-fA-F]{4})"
 
 _MAC = re.compile(
     r"(?<![\w:.\-])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:\-])"
@@ -96,53 +95,29 @@ def personal_places() -> dict[str, list[Detector]]:
     """The detectors, by kind."""
     few = when(lambda value: sum(map(str.isdigit, value)) >= 3)
     some, more = when(lambda value: sum(map(str.isdigit, value)) >= 4), when(lambda value: sum(map(str.isdigit, value)) >= 6)
-    pair = r"[0-9]\.[0-9]{4}[0-9]* ?, ?-?[0-9]{1,3}\.[0-9]{4}"
+    mac = r"(?:(?:[0-9A-Fa-f]{2}[:\-]){5}[0-9A-Fa-f]{2}|[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4})"
+    born = r"(?:birth|b[ _\-]?day|d\.?o\.?b|born|geb|n\xe9e? le|naissance|naci|nascita|geboorte)"
+    account = (
+        r"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|aba|bsb|kontonr|kontonummer|compte|clabe|ifsc)[^0-9A-Za-z]{0,8}"
+        r"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?[^0-9A-Za-z]{0,8}){0,5}[A-Z]{0,4}[0-9]"
+    )
+    axis = r"(?i)(?:lat|lon|lng|long|itude)[^0-9A-Za-z]{1,24}[0-9]{1,3}\.[0-9]{5}"
+    mrz = r"(?:[PVIAC][A-Z<][A-Z]{3}[A-Z<]{25}|[0-9][A-Z]{3}[0-9]{7}[MFX<][0-9]{7})"
     return {
-        "mac": [
-            Detector(
-                "mac",
-                r"(?:[0-9A-Fa-f]{2}[:\-]){5}[0-9A-Fa-f]{2}|[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}\.[0-9a-fA-F]{4}",
-                _MAC,
-                identify=_mac,
-            )
-        ],
-        "birth_date": [
-            Detector(
-                "birth_date",
-                r"(?i)(?:birth|b[ _\-]?day|d\.?o\.?b|born|geb|n(?:\xc3\xa9|\\+u00e9)e? le|naissance|naci|nascita"
-                r"|geboorte)[^\n]{0,40}[0-9]",
-                _BIRTH,
-                1,
-            )
-        ],
+        "mac": [Detector("mac", mac, _MAC, identify=_mac)],
+        "birth_date": [Detector("birth_date", rf"(?i){born}[^\n]{{0,40}}[0-9]", _BIRTH, 1)],
         "passport": [
-            Detector("passport", r"(?i)(?:pass?port|reisepass|passeport|pasaporte|passaporto|paspoort)", _PASSPORT, 1, few),
-            Detector("passport", r"[PVIAC][A-Z<][A-Z]{3}[A-Z<]{25}|[0-9][A-Z]{3}[0-9]{7}[MFX<][0-9]{7}", _MRZ),
+            Detector("passport", "passport|pasport|reisepass|passeport|pasaporte|passaporto|paspoort", _PASSPORT, 1, few),
+            Detector("passport", mrz, _MRZ),
         ],
         "driving_licence": [
-            Detector("driving_licence", r"(?i)licen[cs]e|DL[ #:]|hrerschein|permis de conduire", _LICENCE, 1, some),
+            Detector("driving_licence", r"(?i)(?:licen[cs]e|DL[ #:]|hrerschein|permis de conduire)", _LICENCE, 1, some),
         ],
-        "bank_account": [
-            Detector(
-                "bank_account",
-                rf"(?i)(?:ac(?:coun|c)t|routing|sort[ _\-]?code|(?:aba|bsb)(?:{_ESCAPED_BETWEEN}|numbers?|num|n[or]?|id)"
-                rf"|kontonr|kontonummer|compte|clabe|ifsc){_ESCAPED_BETWEEN}*"
-                rf"(?:(?:number|num|no|nr|n|id|is|was|est|ist|es)s?{_ESCAPED_BETWEEN}*){{0,5}}[A-Z]{{0,4}}[0-9]",
-                _ACCOUNT,
-                1,
-                more,
-            )
-        ],
-        "imei": [Detector("imei", r"(?i)imei|meid", _IMEI, 1, more)],
+        "bank_account": [Detector("bank_account", account, _ACCOUNT, 1, more)],
+        "imei": [Detector("imei", "imei|meid", _IMEI, 1, more)],
         "gps": [
-            Detector("gps", pair, _PAIR, 1, when(_degrees)),
-            Detector(
-                "gps",
-                r"(?i)(?:lat|lon|lng|long|itude)(?:[^0-9A-Za-z]|\\+[nrtbf]){1,24}[0-9]{1,3}\.[0-9]{5}",
-                _AXIS,
-                1,
-                when(_degrees),
-            ),
-            Detector("gps", r"[0-9] ?(?:\xc2\xb0|\\+u00[bB]0)|[NS] ?[0-9]{1,2}\.[0-9]{4}", _DEGREES),
+            Detector("gps", r"(?:[0-9]\.[0-9]{4}[0-9]* ?, ?-?[0-9]{1,3}\.[0-9]{4})", _PAIR, 1, when(_degrees)),
+            Detector("gps", axis, _AXIS, 1, when(_degrees)),
+            Detector("gps", r"(?:[0-9] ?\xb0|[NS] ?[0-9]{1,2}\.[0-9]{4})", _DEGREES),
         ],
     }

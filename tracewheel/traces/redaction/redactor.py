@@ -1,8 +1,9 @@
 """Replaces the secrets and personal data of traces with consistent pseudonyms, before anything is stored.
 
-A first search for all triggers at once finds nothing in most traces; these are returned unchanged, as the same object. In
-the others each value is searched alone (`json_text`), with the name of its field before it: in calls' arguments and tools'
-replies, which are JSON text within JSON text, as well. Other text may hold escapes (`Unescaped`) or base64 (`encodings`).
+A search for the signs of all detectors at once finds nothing in most messages; a trace of these alone is returned unchanged,
+as the same object. In the others each value is searched alone (`json_text`), with the name of its field before it: in calls'
+arguments and tools' replies, which are JSON text within JSON text, as well. Other text may hold escapes (`Unescaped`) or
+base64. What was searched is remembered by its digest, as agents send their whole history with each request.
 """
 
 from __future__ import annotations
@@ -11,16 +12,28 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b, sha256
 from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace, content_hash
-from tracewheel.traces.quarantine import Quarantined, withheld
-from tracewheel.traces.redaction.detector import Detector, Triggers
-from tracewheel.traces.redaction.json_text import QUOTE, Context, Edit, Leaf, applied, in_text, is_json, leaves
+from tracewheel.traces.quarantine import LONGEST, Quarantined, withheld
+from tracewheel.traces.redaction.detector import Detector, Signs
+from tracewheel.traces.redaction.json_text import (
+    PLAIN_KEY,
+    QUOTE,
+    Context,
+    Edit,
+    Leaf,
+    applied,
+    in_text,
+    is_json,
+    leaves,
+    searchable,
+)
 from tracewheel.traces.redaction.known_values import (
     CERTAIN,
     KNOWN_ELSEWHERE,
@@ -31,23 +44,23 @@ from tracewheel.traces.redaction.known_values import (
     apart,
     is_made,
     names_in,
-    parts,
     telling_secrets,
 )
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
-from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped, base64_runs
+from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped, base64_runs, without_blobs
 
 CONTENT = ("tools", "environment", "info", "model", "created")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
 ROUNDS = 5
 SHORTEST_VALUE = 4
+LONGEST_VALUE = 4096  # what begins in an excerpt is searched whole
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
-ESCAPED = r"\\u(?:00[0-7aA]|20[0-3])"  # an escaped letter, digit, or separator of digits
+ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
-PERCENT = r"%(?:25)*[2-7][0-9a-fA-F]"
-PLAIN_NAME = re.compile(r"[A-Za-z_]{0,60}")  # a key that is no value
+PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
+REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
 KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
@@ -86,14 +99,14 @@ class Redactor:
             self._detectors += [*custom_detectors(config.patterns), *secret_detectors()]
             self._detectors += personal_detectors(config.personal, config.phone_regions)
         self.learned: dict[str, str] = {}
-        self._plain_tools: list[dict[str, Any]] | None = None
         self._known = KnownSecrets()
-        triggers = [detector.trigger for detector in self._detectors]
-        self._triggers = Triggers([*triggers, ESCAPED, PERCENT], [TEXT_IN_BASE64]) if triggers else Triggers([])
-        self._escaped, self._percent = len(triggers), len(triggers) + 1
-        self._base64 = Triggers([TEXT_IN_BASE64] if triggers else [])
+        self._clean: set[bytes] = set()
+        self._seen: dict[bytes, tuple[list[tuple[int, Found]], bool]] = {}
+        hidden = [Detector("", sign, "") for sign in (PERCENT, f"(?:{TEXT_IN_BASE64})", ESCAPED)]
+        self._percent, self._base64 = len(self._detectors), len(self._detectors) + 1
+        self._signs = Signs([*self._detectors, *hidden] if self._detectors else [])
 
-    def trace(self, trace: Trace, messages: bytes = b"") -> tuple[Trace, Counter[str]]:
+    def trace(self, trace: Trace, messages: Sequence[bytes] = ()) -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
 
         A user, session, task or id with such data is replaced whole by a keyed hash, so that traces stay linked; so is the
@@ -102,7 +115,7 @@ class Redactor:
 
         Args:
             trace: A trace.
-            messages: Its messages as JSON text, where the caller has it.
+            messages: Each of its messages as JSON text, where the caller has it.
 
         Returns:
             The same object if there is nothing to redact.
@@ -110,29 +123,27 @@ class Redactor:
         Raises:
             SecretError: a value is still found after redaction.
         """
-        content = {name: getattr(trace, name) for name in CONTENT}
+        values: dict[tuple[str, int], Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
+        given = dict(zip(values, messages, strict=False))
+        values |= {(name, 0): value for name in CONTENT if (value := getattr(trace, name))}
         identities = {name: getattr(trace, name) for name in IDENTITIES}
-        tools = content["tools"]
-        if tools is self._plain_tools:  # the same list in trace after trace
-            content["tools"] = None
-        raw = (messages or _bytes(trace.messages)) + b"\n" + _bytes([content, identities])
-        if not self._is_suspicious(raw):
-            self._plain_tools = tools
+        suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
+        if not suspicious and self._is_clean(identities):
             return trace, Counter()
-        content["tools"] = tools  # which may hold what the messages reveal
-        parts = {("messages", at): message for at, message in enumerate(trace.messages)}
-        parts |= {(name, 0): value for name, value in content.items() if value}
-        original = {place: json.dumps(value, ensure_ascii=False) for place, value in parts.items()}
+        original = {
+            place: (given.get(place) or _bytes(value)).decode("utf-8", "surrogatepass") for place, value in values.items()
+        }
         written = dict(original)
-        search = Search(self._pseudonyms(raw.decode("utf-8", "surrogatepass")), names=frozenset(names_in(trace)))
-        counts = self._scrub(written, search)
+        taken = "\n".join([*written.values(), *(value for value in identities.values() if isinstance(value, str))])
+        search = Search(self._pseudonyms(taken), names=frozenset(names_in(trace)))
+        counts = self._scrub(written, search, suspicious)
         changed: dict[str, Any] = {}
         for name, value in identities.items():
             if isinstance(value, str) and (edits := self._value_edits(value, Context(), search)):
                 counts.update(kind for edit in edits for kind in edit.kinds)
                 changed[name] = identity_pseudonym(IDENTITIES[name], value, self._key)
         if changed:
-            counts += self._scrub(written, search)
+            counts += self._scrub(written, search, suspicious)
         for name, at in [place for place, text in written.items() if text != original[place]]:
             value = json.loads(written[name, at])
             if name == "messages":
@@ -146,19 +157,38 @@ class Redactor:
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
+    def _is_clean(self, value: Any, written: bytes | None = None) -> bool:
+        """Whether a value is known to hold nothing to redact."""
+        raw = written or _bytes(value)
+        digest = _digest(raw)
+        if digest in self._clean:
+            return True
+        text = searchable(value)
+        signs = self._signs.detectors(text)
+        if self._is_known_in(text) or self._base64 in signs or any(self._candidates(text, signs)):
+            return False
+        if digest:
+            _make_room(self._clean)
+            self._clean.add(digest)
+        return True
+
     def identity(self, field: str, name: str) -> str:
         """The name of a `user`, a `session`, a `task` or a trace (`id`), as it is stored."""
         empty: dict[str, Any] = {"id": "", "messages": [], "tools": [], "environment": None, "session": None, "user": None}
         rest: dict[str, Any] = {"created": None, "model": None, "outcome": None, "source_file": "", "source_line": 1}
         return str(getattr(self.trace(Trace(**{**empty, **rest, field: name}))[0], field))
 
-    def _is_suspicious(self, raw: bytes) -> bool:
-        """Whether bytes may hold a value to redact. Fast; False is certain."""
-        return self._triggers.fire(raw) or self._known.may_be_in(raw)
+    def _is_suspicious(self, text: str) -> bool:
+        """Whether a text may hold a value to redact. Fast; False is certain."""
+        return self._signs.are_in(text) or self._is_known_in(text)
+
+    def _is_known_in(self, text: str) -> bool:
+        return len(self._known) > 0 and self._known.may_be_in(_bytes(text))
 
     def look_for_learned(self) -> bool:
         """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
-        before, self._known, self._plain_tools = len(self._known), self._known.with_more(self.learned), None
+        before, self._known = len(self._known), self._known.with_more(self.learned)
+        self._clean.clear()
         return len(self._known) > before
 
     def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
@@ -169,20 +199,29 @@ class Redactor:
         """
         encoding, errors = encoding_of(raw)
         text = raw.decode(encoding, errors)
-        if not self._is_suspicious(_bytes(text)):
+        if not self._is_suspicious(without_blobs(text)):
             return raw, Counter()
         written = {("", 0): text}
-        counts = self._scrub(written, Search(self._pseudonyms(text)))
+        counts = self._scrub(written, Search(self._pseudonyms(text)), set(written))
         redacted = written["", 0]
         return (redacted.encode(encoding, errors) if redacted != text else raw), counts
 
     def quarantined(self, item: Quarantined) -> tuple[Quarantined, Counter[str]]:
-        """A record in quarantine without secrets and personal data; without its bytes, if it would still hold some."""
+        """A record in quarantine without secrets and personal data; without its bytes, if it would still hold some.
+
+        Of a long record an excerpt is left, in which digests stand for long base64.
+        """
         item = replace(item, file=self.name(item.file))
-        if item.withheld:
+        if item.withheld and not item.raw:
             return item, Counter()
+        encoding, errors = encoding_of(item.raw)
+        if len(item.raw) > LONGEST and not item.size:
+            start = without_blobs(item.raw.decode(encoding, errors), _digest_of_blob)[: LONGEST + LONGEST_VALUE]
+            excerpt = start.encode(encoding, errors)
+            item = replace(item, withheld=sha256(item.raw).hexdigest(), size=len(item.raw), raw=excerpt)
         try:
             raw, found = self.record_bytes(item.raw)
+            raw = raw.decode(encoding, errors)[:LONGEST].encode(encoding, errors) if item.size else raw
             detail, _ = self.record_bytes(item.detail.encode("utf-8", "backslashreplace"))
         except SecretError as error:
             return withheld(item, error), Counter()
@@ -194,7 +233,7 @@ class Redactor:
 
     def name(self, name: str) -> str:
         """A file's name; if it holds a secret or personal data, a consistent pseudonym for it."""
-        return self.hidden_name(name) if self._find(name, Search(Pseudonyms())) else name
+        return self.hidden_name(name) if self._find(name, Search(Pseudonyms()))[0] else name
 
     def hidden_name(self, name: str) -> str:
         """The pseudonym for the name of a file."""
@@ -203,21 +242,18 @@ class Redactor:
     def _pseudonyms(self, text: str) -> Pseudonyms:
         return Pseudonyms(self._dataset_key, text)
 
-    def _scrub(self, written: dict[tuple[str, int], str], search: Search) -> Counter[str]:
+    def _scrub(self, written: dict[tuple[str, int], str], search: Search, suspicious: set[tuple[str, int]]) -> Counter[str]:
         """Replace values in the parts of a record, until nothing more is found; returns how many places, by kind.
 
         A value found in one part is then looked for in all, and a part that was changed is searched again.
         """
         counts: Counter[str] = Counter()
-        open_parts, found = set(written), len(search.pseudonyms) > 0
+        open_parts, found = suspicious, len(search.pseudonyms) > 0
         for _ in range(ROUNDS):
             search.refresh()
             changed = set()
             for place, text in written.items():
-                raw = _bytes(text)
-                known = found and search.known.may_be_in(text)
-                if known or (place in open_parts and self._is_suspicious(raw)):
-                    search.in_base64 = known or self._known.may_be_in(raw) or self._base64.fire(raw)
+                if place in open_parts or (found and search.known.may_be_in(text)):
                     edits = self._value_edits(text, Context(), search, structure=place[0])
                     if edits:
                         written[place] = applied(text, edits)
@@ -235,7 +271,7 @@ class Redactor:
         if depth > DEEPEST or not is_json(value):
             return self._text_edits(value, at.before, search, depth)
         edits: list[Edit] = []
-        if depth and not search.known.may_be_in(value) and not self._is_suspicious(_bytes(value)):
+        if depth and not search.known.may_be_in(value) and not self._is_suspicious(without_blobs(value)):
             return edits
         for leaf in leaves(value, at.name):
             if len(leaf.value) >= SHORTEST_VALUE and (found := self._leaf_edits(leaf, search, structure, depth)):
@@ -243,7 +279,7 @@ class Redactor:
         return edits
 
     def _leaf_edits(self, leaf: Leaf, search: Search, structure: str, depth: int) -> list[Edit]:
-        if leaf.sort == "key" and PLAIN_NAME.fullmatch(leaf.value):
+        if leaf.sort == "key" and PLAIN_KEY.fullmatch(leaf.value):
             return []
         if structure == "messages" and leaf.sort == "text" and leaf.at.name in STRUCTURE:
             return []
@@ -263,18 +299,20 @@ class Redactor:
 
     def _text_edits(self, text: str, before: str, search: Search, depth: int) -> list[Edit]:
         """The replacements in text that is not JSON."""
-        edits = []
-        for item in self._find(text, search, before):
+        edits: list[Edit] = []
+        text = without_blobs(text)
+        items, has_base64 = self._find(text, search, before)
+        for item in items:
             new = search.pseudonyms.of(item.kind, item.identity, item.value)
             if "%" in text[item.start : item.end] and "%" not in new:
                 new = new.replace("@", "%40").replace("+", "%2B").replace(" ", "%20")
             edits.append(Edit(item.start, item.end, new, (item.kind,)))
-        if search.in_base64 and depth <= DEEPEST:
+        if has_base64 and depth <= DEEPEST:
             edits += self._base64_edits(text, edits, search, depth)
         return sorted(edits)
 
     def _known_in_base64(self, run: str, search: Search) -> bool:
-        return search.known.may_be_in(run) or self._known.may_be_in(_bytes(run))
+        return search.known.may_be_in(run) or self._is_known_in(run)
 
     def _base64_edits(self, text: str, others: list[Edit], search: Search, depth: int) -> list[Edit]:
         """The replacements of base64 that holds secrets, known values or an e-mail address."""
@@ -282,7 +320,7 @@ class Redactor:
         for run in base64_runs(text, lambda run: self._known_in_base64(run, search)):
             if any(edit.start < run.end and run.start < edit.end for edit in (*others, *edits)):
                 continue
-            if not self._is_suspicious(_bytes(run.text)) and not search.known.may_be_in(run.text):
+            if not self._is_suspicious(run.text) and not search.known.may_be_in(run.text):
                 continue
             inner = search.within(SECRETS_ONLY if run.is_text else CERTAIN)
             found = self._value_edits(run.text, Context(), inner, depth=depth + 1)
@@ -291,38 +329,53 @@ class Redactor:
                 edits.append(Edit(run.start, run.end, run.again(applied(run.text, found)), kinds))
         return edits
 
-    def _find(self, written: str, search: Search, before: str = "") -> list[Found]:
-        """The values in a text, in order and without overlaps; `before` is the context of its beginning."""
-        found: list[Found] = []
-        if not search.known.may_be_in(written) and not self._is_suspicious(_bytes(before.replace(QUOTE, '"') + written)):
-            return found
-        for start, part in parts(written):
-            head = "" if start else before
-            tail = QUOTE if head.endswith(QUOTE) else ""
-            candidates = [item for item in self._candidates(head + part + tail, search) if item[1].start >= len(head)]
-            shift = start - len(head)
-            last = len(head) + len(part)
-            chosen = apart([item for item in candidates if item[1].end <= last])
-            found += [item._replace(start=item.start + shift, end=item.end + shift) for item in chosen]
-        return found
+    def _find(self, written: str, search: Search, before: str = "") -> tuple[list[Found], bool]:
+        """The values in a text, in order and without overlaps, and whether it may hold some in base64.
 
-    def _candidates(self, part: str, search: Search) -> Iterator[tuple[int, Found]]:
-        """The values in a text and their doubts; they may overlap."""
-        raw = _bytes(part.replace(QUOTE, '"'))
-        fired = self._triggers.fired(raw)
-        if not fired and not search.known.may_be_in(part) and not self._known.may_be_in(raw):
-            return
-        for percent in (False, True) if self._percent in fired else (False,):
-            text = Unescaped(part, percent=percent)
-            hidden = percent or self._escaped in fired  # escapes may hide what triggers match
-            for index in self._triggers.fired(_bytes(text.plain)) if hidden else fired:
-                if index < len(self._detectors) and search.allows(detector := self._detectors[index]):
-                    yield from ((detector.doubt, item) for item in self._matches(detector, text) if not is_made(part, item))
-            for known in (search.known, self._known):
-                yield from ((KNOWN_ELSEWHERE, item) for item in known.find(text) if not is_made(part, item))
+        Args:
+            written: The text.
+            search: What is known of its record.
+            before: The context of its beginning.
+        """
+        known = search.known.may_be_in(written) or self._is_known_in(written)
+        candidates, has_base64 = self._detected(written, before)
+        if not candidates and not known:
+            return [], has_base64
+        chosen = [(doubt, item) for doubt, item in candidates if search.allows(doubt, item.kind)]
+        for percent in ((False, True) if "%" in written else (False,)) if known else ():
+            text = Unescaped(written, percent=percent)
+            for values in (search.known, self._known):
+                chosen += [(KNOWN_ELSEWHERE, item) for item in values.find(text) if not is_made(written, item)]
+        return apart(chosen), has_base64 or known
 
-    def _matches(self, detector: Detector, text: Unescaped) -> Iterator[Found]:
-        for match in detector.matches(text.text if detector.nested else text.plain):
+    def _detected(self, written: str, before: str) -> tuple[list[tuple[int, Found]], bool]:
+        """What detectors find in a text, with their doubts; it may overlap. And whether there may be text in base64."""
+        whole = before + written + (QUOTE if before.endswith(QUOTE) else "")
+        digest = _digest(_bytes(whole))
+        if digest in self._seen:
+            return self._seen[digest]
+        signs = self._signs.detectors(whole)
+        lead, last = len(before), len(before) + len(written)
+        found = [
+            (doubt, item._replace(start=item.start - lead, end=item.end - lead))
+            for doubt, item in (self._candidates(whole, signs) if signs else ())
+            if lead <= item.start and item.end <= last and not is_made(whole, item)
+        ]
+        if digest:
+            _make_room(self._seen)
+            self._seen[digest] = found, self._base64 in signs
+        return found, self._base64 in signs
+
+    def _candidates(self, written: str, signs: dict[int, list[int] | None]) -> Iterator[tuple[int, Found]]:
+        for percent in (False, True) if self._percent in signs else (False,):
+            text = Unescaped(written, percent=percent)
+            for index, ends in (signs if text.plain is written else self._signs.detectors(text.plain)).items():
+                if index < len(self._detectors):
+                    detector = self._detectors[index]
+                    yield from ((detector.doubt, item) for item in self._matches(detector, text, ends))
+
+    def _matches(self, detector: Detector, text: Unescaped, ends: list[int] | None) -> Iterator[Found]:
+        for match in detector.matches(text.text if detector.nested else text.plain, ends):
             start, end = match.span(detector.group)
             value = text.plain[start:end]
             identity = detector.identify(value)
@@ -341,6 +394,20 @@ def encoding_of(raw: bytes) -> tuple[str, str]:
         return "utf-8", "surrogateescape"
     # Mostly ASCII in UTF-16: every second byte is 0.
     return "utf-16-le" if raw[1::2].count(0) >= raw[0::2].count(0) else "utf-16-be", "surrogatepass"
+
+
+def _digest(raw: bytes) -> bytes:
+    """A digest to remember what was searched; empty for what is searched as fast."""
+    return blake2b(raw, digest_size=16).digest() if len(raw) >= REMEMBERED else b""
+
+
+def _digest_of_blob(run: str) -> str:
+    return f"[{len(run)} characters of base64, sha256 {sha256(run.encode()).hexdigest()}]"
+
+
+def _make_room(memory: set[bytes] | dict[bytes, Any]) -> None:
+    if len(memory) >= MOST_REMEMBERED:
+        memory.clear()
 
 
 def _bytes(value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tracewheel.traces.redaction.detector import GAP, Detector, mixed, when
+from tracewheel.traces.redaction.detector import Detector, mixed, when
 from tracewheel.traces.redaction.unescaped import QUOTES
 
 # A key ends at its last line or, if it was cut off, with the last line that looks like a key. No other key begins within it:
@@ -23,7 +23,7 @@ _URL_PASSWORD = re.compile(
 _AWS_PAIR = re.compile(r"(?:AKIA|ASIA)[0-9A-Z]{16}[^\n]{1,60}?(?<![0-9A-Za-z/+])([0-9A-Za-z/+]{40})(?![0-9A-Za-z/+=])")
 _SCHEME = r"(?:bearer|basic|token|digest|apikey|api-key|negotiate|key)"
 _NAME = rf"\bauthorization[{QUOTES}]?\]?\s{{0,4}}[:=]\s{{0,4}}[fr]?[{QUOTES}]?\s{{0,4}}"
-_AUTHORIZATION = rf"(?i)authorization{GAP}*[:=]"
+_AUTHORIZATION = r"(?i)authorization[^A-Za-z0-9]{0,16}[:=]"
 _CREDENTIAL = rf"(?!{_SCHEME}\b)([^\s,;{QUOTES}<>{{}}$]{{4,}})"
 _HEADER = re.compile(_NAME + _CREDENTIAL, re.IGNORECASE | re.ASCII)
 _SCHEMED_HEADER = re.compile(rf"{_NAME}{_SCHEME}\s{{1,4}}{_CREDENTIAL}", re.IGNORECASE | re.ASCII)
@@ -40,10 +40,11 @@ _SESSION = re.compile(
     rf"|li_at|__Secure-[\w-]+|\.ASPXAUTH)[{QUOTES}]?\s{{0,2}}[:=]\s{{0,2}}[{QUOTES}]?([\w%.+/=-]{{20,}})",
     re.IGNORECASE | re.ASCII,
 )
-_SESSION_TRIGGER = (
-    r"(?i)(?:sessionid|session_id|phpsessid|jsessionid|connect\.sid|csrftoken|xsrf-token|_session|li_at|__secure-[A-Za-z0-9_\-]+|aspxauth)"
-    rf"{GAP}*[:=]{GAP}*[A-Za-z0-9_%.+/=\-\\]{{20}}"
+_SESSION_SIGN = (
+    r"(?i)(?:sessionid|session_id|phpsessid|jsessionid|connect\.sid|csrftoken|xsrf-token|_session|li_at|__secure-[a-z0-9_\-]+|aspxauth)"
+    r"[^A-Za-z0-9]{0,16}[:=][^A-Za-z0-9]{0,16}[\w%.+/=\-]{20}"
 )
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _SIGNATURE = re.compile(r"(?:[?&;\s]sig|X-(?:Amz|Goog)-Signature|X-Amz-Security-Token)=([A-Za-z0-9%+/=_\-]{20,})", re.ASCII)
 _VALUE = rf"[^\s{QUOTES}$<{{-][^\s{QUOTES}]{{3,}}"
 _GIVEN = rf"[{QUOTES}]?({_VALUE})"
@@ -56,32 +57,35 @@ _ATTRIBUTE = re.compile(
     rf"|api_key)[{QUOTES}]\s{{1,4}}value=[{QUOTES}]([^{QUOTES}]{{4,200}})[{QUOTES}]",
     re.IGNORECASE | re.ASCII,
 )
-# Trigger, and expression of a password on a command line or in a file for one.
+# Signs, and expression of a password on a command line or in a file for one.
 _LOGINS = r"(?:(?:docker|podman|oras|helm registry|az|oc|cf|argocd|skopeo) login|mongo(?:sh|dump|restore)?)"
 _REST = r"[^\n|;&]{0,200}? "  # of the command, up to an option
 _COMMANDS = (
     (
-        r"(?s:curl.*-u)",
+        "curl",
         rf"\bcurl\b[\s\S]{{0,400}}?\s(?:-u|--user)[ =]?[{QUOTES}]?[^\s:{QUOTES}]{{1,100}}:([^\s{QUOTES}]{{3,}})",
     ),
-    (r"(?s:(?:mysql|mariadb).*-p)", rf"\b(?:mysql|mariadb)[a-z\-]*\b[^\n]{{0,200}}?\s-p({_VALUE})"),
-    (r"sshpass", rf"\bsshpass +-p *{_GIVEN}"),
-    (r"(?s:(?:login|mongo).*-p)", rf"\b{_LOGINS}\b{_REST}-p +{_GIVEN}"),
-    (r"redis-cli", rf"\bredis-cli\b{_REST}(?:-a|--pass) +{_GIVEN}"),
-    (r"7za? +[a-z]", rf"\b7za? +[a-z]\b{_REST}-p({_VALUE})"),
-    (r"zip.* -P", rf"\b(?:un)?zip\b{_REST}-P +{_GIVEN}"),
-    (r"-pass(?:in|out)? +", rf" -pass(?:in|out)? +[{QUOTES}]?pass:({_VALUE})"),
-    (r"htpasswd +-", rf"\bhtpasswd +(?:-\w+ +){{0,4}}-\w*b\w* +(?:\S+ +){{1,2}}?\S+ +{_GIVEN}(?=\s|$|[{QUOTES}])"),
-    (r"(?i)/user:", rf"(?i)\bnet use\b[^\n]{{0,200}}?/user:\S+ +{_GIVEN}"),
-    (r"sudo +-", rf"\becho +(?:-n +)?{_GIVEN}[{QUOTES}]? *\| *sudo +(?:-[A-Za-z]+ +){{0,3}}-[A-Za-z]*S"),
-    (r"-U +[^ ]+%", rf" -U +[^\s%{QUOTES}]{{1,64}}%({_VALUE})"),
-    (r"(?i)requirepass|masterauth", rf"(?i)\b(?:requirepass|masterauth) +{_GIVEN}"),
-    (r"(?i)login", rf"\blogin\s+[^\s{QUOTES}]{{1,100}}\s+(?:account\s+\S{{1,100}}\s+)?password\s+{_GIVEN}"),
+    ("mysql|mariadb", rf"\b(?:mysql|mariadb)[a-z\-]*\b[^\n]{{0,200}}?\s-p({_VALUE})"),
+    ("sshpass", rf"\bsshpass +-p *{_GIVEN}"),
+    (r"(?:docker|podman|oras|helm registry|az|oc|cf|argocd|skopeo) login|mongo", rf"\b{_LOGINS}\b{_REST}-p +{_GIVEN}"),
+    ("redis-cli", rf"\bredis-cli\b{_REST}(?:-a|--pass) +{_GIVEN}"),
+    (r"(?:7za? +[a-z])", rf"\b7za? +[a-z]\b{_REST}-p({_VALUE})"),
+    (r"(?:zip)[^\n|;&]{0,210} -P", rf"\b(?:un)?zip\b{_REST}-P +{_GIVEN}"),
+    ("-pass", rf" -pass(?:in|out)? +[{QUOTES}]?pass:({_VALUE})"),
+    ("htpasswd", rf"\bhtpasswd +(?:-\w+ +){{0,4}}-\w*b\w* +(?:\S+ +){{1,2}}?\S+ +{_GIVEN}(?=\s|$|[{QUOTES}])"),
+    ("/user:", rf"(?i)\bnet use\b[^\n]{{0,200}}?/user:\S+ +{_GIVEN}"),
+    (r"(?:sudo) +-", rf"\becho +(?:-n +)?{_GIVEN}[{QUOTES}]? *\| *sudo +(?:-[A-Za-z]+ +){{0,3}}-[A-Za-z]*S"),
+    (r"(?: -U) +[^ ]+%", rf" -U +[^\s%{QUOTES}]{{1,64}}%({_VALUE})"),
+    ("requirepass|masterauth", rf"(?i)\b(?:requirepass|masterauth) +{_GIVEN}"),
     (
-        r":(?:\*|5[0-9]{3}|6432|6543):",  # a line of .pgpass
+        r"(?i)login\s+\S{1,100}\s+(?:account|password)",
+        rf"\blogin\s+[^\s{QUOTES}]{{1,100}}\s+(?:account\s+\S{{1,100}}\s+)?password\s+{_GIVEN}",
+    ),
+    (
+        r"(?::)(?:\*|5[0-9]{3}|6432|6543):",  # a line of .pgpass
         rf"(?<![\w.:/\-])[\w.*\-]{{1,100}}:(?:\*|5\d{{3}}|6432|6543):[\w*\-]{{1,64}}:[\w*\-]{{1,64}}:({_VALUE})",
     ),
-    (r"chpasswd", rf"\becho +(?:-e +)?[{QUOTES}]?[\w.\-]+:({_VALUE})[{QUOTES}]? *\| *(?:sudo +)?chpasswd"),
+    ("chpasswd", rf"\becho +(?:-e +)?[{QUOTES}]?[\w.\-]+:({_VALUE})[{QUOTES}]? *\| *(?:sudo +)?chpasswd"),
 )
 _WALLET = re.compile(
     rf"(?:private[_\- ]?key|priv[_\- ]?key|secret[_\- ]?key|deployer[_\- ]?key|\bWallet\("
@@ -99,7 +103,7 @@ _NUMBERED_SEED = re.compile(
     rf"{_SEED_WORDS}[^\n]{{0,60}}\s((?:\d{{1,2}}[.)]\s?[a-z]{{3,8}},?\s{{1,3}}){{11,23}}\d{{1,2}}[.)]\s?[a-z]{{3,8}})",
     re.IGNORECASE | re.ASCII,
 )
-_SEED_TRIGGER = r"(?i)mnemonic|seed|(?:recovery|backup|secret|wallet|pass)[ _\-]?(?:phrase|word|backup)|my words"
+_SEED_SIGN = r"(?i)(?:mnemonic|seed|(?:recovery|backup|secret|wallet|pass)[ _\-]?(?:phrase|word|backup)|my words)"
 # Frequent words of prose that no seed phrase has (BIP-39).
 _NO_SEED = {"the", "and", "for", "are", "was", "were", "has", "had", "have", "been", "its", "his", "her", "not", "but", "from"}
 _NO_SEED |= {"would", "could", "should", "their", "which", "than", "them"}
@@ -130,30 +134,35 @@ def _is_seed(value: str) -> bool:
     return len(words) in (12, 15, 18, 21, 24) and value.islower() and not _NO_SEED.intersection(words)
 
 
-def _placed(kind: str, trigger: str, pattern: re.Pattern[str], fits: Callable[[str], bool], nested: bool = False) -> Detector:
-    return Detector(kind, trigger, pattern, 1, when(fits), nested=nested, doubt=1)
+def _is_session(value: str) -> bool:
+    """Whether this is a cookie and not the name that a program gives to a session of its own."""
+    return mixed(value) and not _UUID.fullmatch(value)
+
+
+def _placed(kind: str, signs: str, pattern: re.Pattern[str], fits: Callable[[str], bool]) -> Detector:
+    return Detector(kind, signs, pattern, 1, when(fits), doubt=1)
 
 
 def secret_places() -> list[Detector]:
     """The detectors of secrets by their places."""
     found = [
-        Detector("private_key", r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-", _PEM),
+        Detector("private_key", "-----begin |putty-user-key-file-", _PEM, ahead=25_000),
         Detector("aws_key", r"(?:AKIA|ASIA)[0-9A-Z]{16}", _AWS_PAIR, 1),
-        _placed("password", r":\\*/\\*/[^\s/?#@:\"]*:[^\s\"]+@", _URL_PASSWORD, _is_written_out),
+        _placed("password", r"(?::)//[^\s/?#@:\"]*:[^\s\"]+@", _URL_PASSWORD, _is_written_out),
         _placed("authorization", _AUTHORIZATION, _HEADER, _is_credential),
         _placed("authorization", _AUTHORIZATION, _SCHEMED_HEADER, _is_written_out),
-        Detector("signature", r"(?:sig|-Signature|-Security-Token)=[A-Za-z0-9%+/\\=_\-]{20}", _SIGNATURE, 1, doubt=1),
-        _placed("authorization", r"(?i)(?:bearer|basic)(?:[\s\x0b]|\\+[nrtbf])+[A-Za-z0-9._~+/\\\-]{12}", _BEARER, mixed),
-        _placed("cookie", rf"(?i)cookie{GAP}*[:=]", _COOKIE, _holds_a_session),
-        _placed("cookie", r"(?:[\s\x0b]|\\+[nrt])(?:-b|--cookie)", _COOKIE_OPTION, _holds_a_session),
-        _placed("cookie", _SESSION_TRIGGER, _SESSION, mixed),
+        Detector("signature", r"(?:sig|-Signature|-Security-Token)=[A-Za-z0-9%+/=_\-]{20}", _SIGNATURE, 1, doubt=1),
+        _placed("authorization", r"(?i)(?:bearer|basic)\s{1,4}[A-Za-z0-9._~+/\-]{12}", _BEARER, mixed),
+        _placed("cookie", r"(?i)cookie[^A-Za-z0-9]{0,16}[:=]", _COOKIE, _holds_a_session),
+        _placed("cookie", r"(?:\s)(?:-b|--cookie)[ =\"'?a-zA-Z]", _COOKIE_OPTION, _holds_a_session),
+        _placed("cookie", _SESSION_SIGN, _SESSION, _is_session),
         _placed("password", r"(?i)(?:passw(?:or)?d|passphrase|pwd|pass|secret|api[_-]?key|token)>", _ELEMENT, _is_written_out),
-        _placed("password", r"(?i)value=", _ATTRIBUTE, _is_written_out),
-        _placed("wallet_key", r"[0-9a-fA-F]{64}", _WALLET, mixed),
-        _placed("seed_phrase", _SEED_TRIGGER, _SEED, _is_seed),
-        _placed("seed_phrase", _SEED_TRIGGER, _NUMBERED_SEED, bool),
+        _placed("password", r"(?i)(?:password|passwd|secret|api_?key)[^A-Za-z0-9]{1,8}value=", _ATTRIBUTE, _is_written_out),
+        _placed("wallet_key", r"(?i)(?:(?:priv(?:ate)?|secret|deployer)[_\- ]?key|wallet\(|toaccount\()", _WALLET, mixed),
+        _placed("seed_phrase", _SEED_SIGN, _SEED, _is_seed),
+        _placed("seed_phrase", _SEED_SIGN, _NUMBERED_SEED, bool),
     ]
-    for trigger, pattern in _COMMANDS:
+    for signs, pattern in _COMMANDS:
         compiled = re.compile(pattern, re.ASCII | re.MULTILINE)
-        found.append(_placed("password", trigger, compiled, _is_written_out))
+        found.append(_placed("password", signs, compiled, _is_written_out))
     return found

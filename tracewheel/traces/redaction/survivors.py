@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,7 @@ class _Mender:
         item = Quarantined(
             record["file"], record["line"], record["reason"], record["detail"], raw, record["offset"], record.get("sha256", "")
         )
+        item = replace(item, size=record.get("bytes", 0))
         new, found = self.redactor.quarantined(item)
         if new == item:
             return None

@@ -31,6 +31,9 @@ _TEXT = re.compile(TEXT_IN_BASE64)
 _LINE = 60
 _RUN = re.compile(rf"(?:[A-Za-z0-9+/_\-]{{{_LINE},}}\r?\n)*[A-Za-z0-9+/_\-]{{8,}}={{0,2}}")
 _CODEC = "utf-8", "surrogateescape"
+# A shorter run may be a key. Every 512th character of a text is looked at, so that a search costs nothing.
+_LONG, _STEP = 1024, 512
+_BLOB, _BEFORE_BLOB = re.compile(r"[A-Za-z0-9+/_\-]*+={0,2}"), re.compile(r"[A-Za-z0-9+/_\-]*\Z")
 
 
 class Unescaped:
@@ -56,17 +59,20 @@ class Unescaped:
         return self._place(start), self._place(end)
 
     def _unescape(self, written: str, escapes: re.Pattern[str]) -> None:
-        pieces, at, length, offset = [], 0, 0, 0
+        pieces: list[str] = []
+        at = length = offset = 0
         for match in escapes.finditer(written):
             start, end = match.span()
-            pieces += [written[at:start], _character(match)]
+            pieces += (written[at:start], _character(match))
             length += start - at + 1
             offset += end - start - 1
             at = end
             self._starts.append(length)
             self._offsets.append(offset)
-        self.text = "".join([*pieces, written[at:]])
-        self.plain = self.text.translate(_PLAIN)
+        pieces.append(written[at:])
+        self.text = "".join(pieces)
+        pieces[1::2] = [_PLAIN.get(ord(character), character) for character in pieces[1::2]]
+        self.plain = "".join(pieces)
 
     def _place(self, position: int) -> int:
         index = bisect_right(self._starts, position)
@@ -108,6 +114,24 @@ class Encoded(NamedTuple):
             width, mark = len(first.rstrip("\r")), "\r\n" if first.endswith("\r") else "\n"
             made = mark.join(made[at : at + width] for at in range(0, len(made), width))
         return made
+
+
+def _spaces(run: str) -> str:
+    return " " * len(run)
+
+
+def without_blobs(text: str, instead: Callable[[str], str] = _spaces) -> str:
+    """The text with spaces in place of long base64 that is no text, such as an image, so that nothing is searched there."""
+    pieces, done = [], 0
+    for at in range(_STEP, len(text), _STEP) if len(text) >= _LONG else ():
+        if at < done or not (found := _BLOB.match(text, at)) or found.end() - at < _LONG - _STEP:
+            continue
+        lead = _BEFORE_BLOB.search(text, max(done, at - _STEP), at)
+        begin, end = lead.start() if lead else at, found.end()
+        if end - begin >= _LONG and not _TEXT.search(text, begin, begin + 100):
+            pieces += [text[done:begin], instead(text[begin:end])]
+            done = end
+    return "".join([*pieces, text[done:]]) if pieces else text
 
 
 def base64_runs(text: str, holds_known: Callable[[str], bool]) -> Iterator[Encoded]:

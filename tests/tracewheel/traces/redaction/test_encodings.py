@@ -95,7 +95,7 @@ def test_json_in_json_is_redacted_at_any_depth(depth):
     assert whole["password"] == "REDACTED_PASSWORD_1"
     assert whole["pin"] == [{"token": 7261}]
     assert GITHUB not in base64.b64decode(whole["as"]).decode()
-    assert counts == {"password": 1, "github_token": 1}
+    assert counts == {"password": 1, "github_pat": 1}
 
 
 def test_a_value_known_in_clear_is_found_in_base64_however_short():

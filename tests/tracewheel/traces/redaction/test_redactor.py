@@ -7,17 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trace
-from tracewheel.traces.redaction.detector import Triggers
+from tracewheel.traces.redaction.detector import Signs
 from tracewheel.traces.redaction.patterns import secret_detectors
 from tracewheel.traces.redaction.personal_data import luhn_digit, personal_detectors
 from tracewheel.traces.redaction.pseudonyms import Pseudonyms, is_pseudonym
-from tracewheel.traces.redaction.redactor import ESCAPED, KEY_VARIABLE, Redactor
+from tracewheel.traces.redaction.redactor import KEY_VARIABLE, Redactor
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 LOGS = Path(__file__).parents[4] / "data/traces/workspace.jsonl"
@@ -28,13 +28,13 @@ KEY_BODY = "MIIEowIBAAKCAQEAx8fJ2mQ0v5pQ1c7dU3nXw9kT4rLsY6hBzE0aGfVjKoPqWtMn\nZ1
 PLANTED = [
     ("api_key", "sk-proj-Zk39xQm2LpW8vTnB4rYc71HdUs", "Use {} for the model."),
     ("api_key", "sk-ant-api03-qW3eR5tY7uI9oP1aS3dF5gH7jK9lZ1x", "The key {} is new."),
-    ("aws_key", "AKIA2X7QPLMN4WEKRT6Z", "export AWS_ACCESS_KEY_ID={}"),
+    ("aws_access_token", "AKIA2X7QPLMN4WEKRT6Z", "export AWS_ACCESS_KEY_ID={}"),
     ("secret", "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", "aws_secret_access_key = {}"),
-    ("github_token", "ghp_" + "a1B2c3D4e5F6" * 3, "git clone https://x-access-token:{}@github.com/o/r"),
-    ("slack_token", "xoxb-" + "2048123456-" + "2048654321987-" + "AbCdEfGhIjKlMnOpQrStUvWx", "Post with {}."),
-    ("stripe_key", "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "{}"),
-    ("google_key", "AIza" + "SyD4x7Qm2LpW8vTnB4rYc71HdUs_9kL2m3N", "maps?key={}"),
-    ("huggingface_token", "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "login with {}"),
+    ("github_pat", "ghp_" + "a1B2c3D4e5F6" * 3, "git clone https://x-access-token:{}@github.com/o/r"),
+    ("slack_bot_token", "xoxb-" + "2048123456-" + "2048654321987-" + "AbCdEfGhIjKlMnOpQrStUvWx", "Post with {}."),
+    ("stripe_access_token", "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "{}"),
+    ("gcp_api_key", "AIza" + "SyD4x7Qm2LpW8vTnB4rYc71HdUs_9kL2m3N", "maps?key={}"),
+    ("huggingface_access_token", "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "login with {}"),
     ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlLW9mLWFsaWNl", "session {}"),
     ("private_key", f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_BODY}\n-----END RSA PRIVATE KEY-----", "the key:\n{}\nis in place"),
     ("authorization", "Zm9vOmJhcjEyMzQ1Njc4OQ==", "Authorization: Basic {}"),
@@ -295,29 +295,19 @@ def test_token_ids_are_dropped_with_redacted_text():
     assert clean.tokens == tokens
 
 
-@given(st.sampled_from(range(len(secret_detectors()))), st.data())
-def test_triggers_match_wherever_patterns_do(index, data):
-    """Every value that a detector finds is found at any depth of nesting: the quick check never misses it."""
-    detector = secret_detectors()[index]
-    value = data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
-    triggers = Triggers([detector.trigger, ESCAPED])
-    for _ in range(3):
-        text = Unescaped(value)
-        matches = detector.pattern.finditer(text.text if detector.nested else text.plain)
-        if any(detector.identify(match.group(detector.group)) for match in matches):
-            assert triggers.fire(value.encode())
-        value = json.dumps({"a": value})
+DETECTORS = [*secret_detectors(), *personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))]
 
 
-@given(st.sampled_from(range(len(personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))))), st.data())
-def test_personal_triggers_match_wherever_patterns_do(index, data):
-    detector = personal_detectors(RedactionConfig().personal, ("US", "DE", "GB", "FR"))[index]
-    value = data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
-    triggers = Triggers([detector.trigger, ESCAPED])
-    for ascii_only in (True, False, True):
-        if any(detector.identify(match.group(detector.group)) for match in detector.pattern.finditer(Unescaped(value).plain)):
-            assert triggers.fire(value.encode())
-        value = json.dumps({"a": value}, ensure_ascii=ascii_only)
+@settings(deadline=None)
+@given(st.sampled_from(range(len(DETECTORS))), st.data())
+def test_signs_are_in_whatever_patterns_find(index, data):
+    """The quick check never misses what a detector finds, and a search around its signs finds the same."""
+    detector = DETECTORS[index]
+    text = "Note: " + data.draw(st.from_regex(detector.pattern, alphabet=CHARACTERS))
+    found = [match.span() for match in detector.matches(text) if detector.identify(match.group(detector.group))]
+    ends = Signs([detector]).detectors(text).get(0)
+    assert not found or ends
+    assert not ends or found == [m.span() for m in detector.matches(text, ends) if detector.identify(m.group(detector.group))]
 
 
 @given(st.text(max_size=60), st.sampled_from(PLANTED), st.text(max_size=60), st.integers(0, 3))
