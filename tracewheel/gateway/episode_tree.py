@@ -160,8 +160,8 @@ class EpisodeTree:
         Raises:
             Refusal: the template cannot render it, it has no message to answer, or it names a tool that it does not offer.
         """
-        if not request.messages or request.messages[-1]["role"] == "assistant":
-            raise Refusal("invalid_request", "the last message must be one that the model can answer", "messages")
+        if not request.messages:
+            raise Refusal("invalid_request", "there is no message that the model can answer", "messages")
         tools = json.dumps(request.tools)
         history = self._named(self._histories.read(request.messages, tools, request.agent), request.messages)
         try:
@@ -248,7 +248,10 @@ class EpisodeTree:
         return ids, ()
 
     def _head(self, request: ChatRequest) -> tuple[int, ...]:
-        """The ids that begin a turn which must call a tool: what its call, or the calls of all tools, begin with."""
+        """The ids that begin a turn: the program's prefill, or what its call, or the calls of all tools, begin with."""
+        if request.prefill:
+            plain = self._renderer.plain_text
+            return tuple(plain.encode(plain.mark(request.prefill, assistant=True), after=""))
         if not (request.tool or request.must_call):
             return ()
         wanted = [tool for tool in request.tools if request.tool in (None, tool["function"]["name"])]

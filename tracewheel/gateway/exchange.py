@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -26,6 +27,8 @@ class ChatRequest:
         parallel: Whether the turn may hold several calls.
         logprobs: How many alternatives of each token are wanted; None: no log-probabilities.
         seed: The program's own seed, None without.
+        prefill: What the turn begins with, as the program has written it.
+        dropped: What the program asked for that the policy is not given, as `tools.web_search` or `image`.
     """
 
     messages: list[Message]
@@ -40,6 +43,8 @@ class ChatRequest:
     parallel: bool = True
     logprobs: int | None = None
     seed: int | None = None
+    prefill: str = ""
+    dropped: frozenset[str] = frozenset()
 
     @property
     def agent(self) -> str:
@@ -118,6 +123,11 @@ class Refusal(Exception):
         self.code, self.retry_after = code, retry_after
 
     @property
+    def field(self) -> str:
+        """The field at fault without its places, to count by; the kind where no field is."""
+        return re.sub(r"\[\d+\]", "", self.param or self.kind)
+
+    @property
     def status(self) -> int:
         """The HTTP status."""
         return self.KINDS[self.kind]
@@ -144,6 +154,15 @@ class Door(Protocol):
         Raises:
             Refusal: the key is unknown.
         """
+        ...
+
+
+@runtime_checkable
+class HearsRefusals(Protocol):
+    """A door that is told of requests that were refused before they came to it."""
+
+    def refused(self, key: str, refusal: Refusal) -> None:
+        """The request of a program, whose body was wrong."""
         ...
 
 

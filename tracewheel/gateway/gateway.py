@@ -82,6 +82,11 @@ class Gateway:
         """
         return await self._found(key).answer(request)
 
+    def refused(self, key: str, refusal: Refusal) -> None:
+        """Count a request of the program with `key` that could not be read."""
+        if key in self._episodes:
+            self._episodes[key].refuse(refusal)
+
     async def count_tokens(self, key: str, request: ChatRequest) -> int:
         """The tokens of the context that `request` would have.
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tracewheel.gateway.episode_tree import EpisodeTree
 
 
+OVERRIDDEN = ("temperature", "top_p", "seed")  # of a request, where an episode is drawn as its run says
+LONGEST_REFUSAL = 300
 Credit = Literal["auto", "all", "last", "kept", "per_agent"]
 
 
@@ -76,6 +78,7 @@ class EpisodeTokens:
         policy_version: The oldest version that sampled a token.
         requests: How many were `asked`, `refused` and `unmatched`, and the `lost_tokens`; see `Trajectory`.
         refused: How many were refused, by kind.
+        refusal: What the program was last told when a request was refused.
         limit: The limit that it was refused for since its last turn: `max_turns`, `max_tokens`, or "".
     """
 
@@ -89,6 +92,7 @@ class EpisodeTokens:
     policy_version: int
     requests: dict[str, int]
     refused: dict[str, int]
+    refusal: str
     limit: str
 
 
@@ -121,6 +125,10 @@ class LiveEpisode:
         self.knocks = 0  # requests that came to the door with its key
         self._asked, self._unmatched, self._open = 0, 0, 0
         self._refused: Counter[str] = Counter()
+        self._fields: Counter[str] = Counter()  # requests by what of them was dropped, or refused
+        self._refusal = ""
+        self.largest = 0  # tokens of the largest context that was asked for
+        self.tools: set[str] = set()  # names of tools that were offered
         self._limit = ""
         self._closed = ""
 
@@ -131,11 +139,26 @@ class LiveEpisode:
             Refusal: the episode has ended, a limit is reached, or the request cannot be answered.
         """
         self._asked += 1
+        dropped = set(request.dropped)
+        if not self._draw.by_request:
+            dropped |= {name for name in OVERRIDDEN if getattr(request, name) is not None}
+        self._fields.update(f"dropped.{name}" for name in dropped)
+        self.tools |= {tool["function"]["name"] for tool in request.tools}
         try:
             return await self._answer(request)
         except Refusal as refusal:
-            self._refused[refusal.kind] += 1
+            self._note(refusal)
             raise
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Count a request that could not be read."""
+        self._asked += 1
+        self._note(refusal)
+
+    def _note(self, refusal: Refusal) -> None:
+        self._refused[refusal.kind] += 1
+        self._fields[f"refused.{refusal.field}"] += 1
+        self._refusal = str(refusal)[:LONGEST_REFUSAL]
 
     def count(self, request: ChatRequest) -> int:
         """The tokens of the context that a request would have; it is no request of the episode.
@@ -178,6 +201,7 @@ class LiveEpisode:
                 min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
                 self._counts(),
                 dict(self._refused),
+                self._refusal,
                 self._limit,
             )
 
@@ -187,6 +211,7 @@ class LiveEpisode:
             "refused": sum(self._refused.values()),
             "unmatched": self._unmatched,
             "lost_tokens": self._engine.lost_tokens(self.key),
+            **self._fields,
         }
 
     async def _answer(self, request: ChatRequest) -> ChatReply:
@@ -229,7 +254,9 @@ class LiveEpisode:
         most = self._config.max_tokens
         if max(len(request.messages), _characters(request) // self._longest) > most:
             raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
-        return self._tree.context(request)
+        context = self._tree.context(request)
+        self.largest = max(self.largest, len(context.ids))
+        return context
 
     def _check(self) -> None:
         if self._closed:
