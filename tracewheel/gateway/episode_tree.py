@@ -92,7 +92,8 @@ class _Said:
     Attributes:
         own: Its ids with an end token.
         row: The flat indices of the row up to its last own token.
-        ended: Whether it ended by itself.
+        closing: What of its turn others wrote: the end token, where it has none of its own, and words before it.
+        role: Of the message that it answered.
         branch: The number of its branch.
         said: What it said, as the program got it.
         sent: The items of the history that it read.
@@ -101,7 +102,8 @@ class _Said:
 
     own: OwnTurn
     row: tuple[int, ...]
-    ended: bool
+    closing: tuple[int, ...]
+    role: str
     branch: int
     said: Message
     sent: tuple[Item, ...]
@@ -164,6 +166,8 @@ class EpisodeTree:
             raise Refusal("invalid_request", "there is no message that the model can answer", "messages")
         tools = json.dumps(request.tools)
         history = self._named(self._histories.read(request.messages, tools, request.agent), request.messages)
+        for number, added in self._histories.added.items():
+            self._close(number, added)
         try:
             ids, known = self._ids(request, history, tools)
             head = self._head(request)
@@ -195,12 +199,13 @@ class EpisodeTree:
         malformed = sum(bool(call.malformed) for call in parsed.calls)
         self.turns.append(Turn(start, len(self.tokens.ids), len(parsed.calls), malformed, versions[0], context.forced, changes))
         message = self._sent(self._renderer.assistant_message(whole, parsed, f"call-{number + 1}"))
-        self._histories.add(history, message)
+        self._histories.add(history, message, stop)
         ended = ids[-1] in self._renderer.end_of_turn_ids
-        closed = said if ended else (*said, self._renderer.end_of_turn_id)
-        own = self._renderer.own_turn(closed, request.messages[-1]["role"])
+        closing = () if ended else (self._renderer.end_of_turn_id,)
+        role = request.messages[-1]["role"]
+        own = self._renderer.own_turn((*said, *closing), role)
         row, told = tuple(self.tokens.row), _told(request.messages, history.items)
-        self._said.append(_Said(own, row, ended, branch, message, history.items, told))
+        self._said.append(_Said(own, row, closing, role, branch, message, history.items, told))
         self._extend(branch, context, message, number)
         finish: FinishReason = "tool_calls" if message.get("tool_calls") else "stop"
         if generation.ended_by == "length" and stop is None:
@@ -218,6 +223,16 @@ class EpisodeTree:
             policy_version=versions[-1],
             prompt_ids=tuple(context.ids),
         )
+
+    def _close(self, number: int, added: str) -> None:
+        """Note what a program has added to a turn that a stop text ended; the policy has not sampled it."""
+        said = self._said[number]
+        if not added or len(said.closing) > 1:
+            return
+        plain = self._renderer.plain_text
+        closing = (*plain.encode(plain.mark(added, assistant=True), after=""), *said.closing)
+        own = self._renderer.own_turn((*said.own.ids[: -len(said.closing)], *closing), said.role)
+        self._said[number] = replace(said, own=own, closing=closing)
 
     def _named(self, history: History, messages: Sequence[Message]) -> History:
         """The history; one that begins anew with what the policy said of its own turns is a compaction."""
@@ -239,8 +254,7 @@ class EpisodeTree:
             if not any(message["role"] == "assistant" for message in rest):
                 said = self._said[history.after]
                 row = [self.tokens.ids[index] for index in said.row]
-                end = [] if said.ended else [self._renderer.end_of_turn_id]
-                return [*row, *end, *self._renderer.observation_ids(rest)], said.row
+                return [*row, *said.closing, *self._renderer.observation_ids(rest)], said.row
         mixed: list[Message | int] = [
             item if isinstance(item, int) else message for item, message in zip(history.items, messages, strict=True)
         ]

@@ -82,17 +82,20 @@ def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRo
     """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these."""
     limits, known = limits or Limits(), Knowledge()
     rest = _Rest(door, known, limits)
-    asking: list[BaseRoute] = [
-        Route("/chat/completions", Endpoint(door, ChatCompletions(), known, limits), methods=["POST"]),
-        Route("/responses", Endpoint(door, Responses(), known, limits), methods=["POST"]),
-        Route("/responses/{identity}", rest.response, methods=["GET", "DELETE"]),
-        Route("/messages", Endpoint(door, AnthropicMessages(), known, limits), methods=["POST"]),
-        Route("/messages/count_tokens", rest.count_tokens, methods=["POST"]),
-        Route("/models", rest.models),
-        Route("/models/{name:path}", rest.model),
+    asking: list[tuple[str, Any, list[str]]] = [
+        ("/chat/completions", Endpoint(door, ChatCompletions(), known, limits), ["POST"]),
+        ("/responses", Endpoint(door, Responses(), known, limits), ["POST"]),
+        ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
+        ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
+        ("/messages/count_tokens", rest.count_tokens, ["POST"]),
+        ("/models", rest.models, ["GET"]),
+        ("/models/{name:path}", rest.model, ["GET"]),
     ]
     # Programs differ in whether the base URL that they are given ends with the version.
-    paths: list[BaseRoute] = [Mount("/v1", routes=asking), Route("/health", rest.health), *asking]
+    paths: list[BaseRoute] = [
+        Route(version + path, answer, methods=methods) for version in ("/v1", "") for path, answer, methods in asking
+    ]
+    paths.append(Route("/health", rest.health))
     handlers: Any = {Refusal: _on_refusal, HTTPException: _on_http, Exception: _on_error}
     return Starlette(routes=[*routes, *paths, Mount("/e/{episode}", routes=paths)], exception_handlers=handlers)
 
