@@ -127,7 +127,7 @@ class LiveEpisode:
         self._refused: Counter[str] = Counter()
         self._fields: Counter[str] = Counter()  # requests by what of them was dropped, or refused
         self._refusal = ""
-        self.largest = 0  # tokens of the largest context that was asked for
+        self.first = self.largest = 0  # tokens of the first context that was asked for, and of the largest
         self.tools: set[str] = set()  # names of tools that were offered
         self._limit = ""
         self._closed = ""
@@ -255,7 +255,7 @@ class LiveEpisode:
         if max(len(request.messages), _characters(request) // self._longest) > most:
             raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
         context = self._tree.context(request)
-        self.largest = max(self.largest, len(context.ids))
+        self.first, self.largest = self.first or len(context.ids), max(self.largest, len(context.ids))
         return context
 
     def _check(self) -> None:
