@@ -31,6 +31,7 @@ class History:
         agent: The name of the agent that asks.
         after: The turn whose conversation this continues unchanged; None where there is none.
         reason: Why it parts from all histories before; None where it continues the branch of `after`.
+        foreign: How many of its assistant messages the policy did not say, though it had spoken when they first came.
     """
 
     items: tuple[Item, ...]
@@ -38,11 +39,7 @@ class History:
     agent: str
     after: int | None = None
     reason: BranchReason | None = ""
-
-    @property
-    def foreign(self) -> int:
-        """How many of its assistant messages the policy did not say."""
-        return sum(isinstance(item, str) and item.startswith(_ASSISTANT) for item in self.items)
+    foreign: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,7 @@ class Histories:
         self._said: dict[tuple[str, ...] | tuple[str, int] | tuple[str, int, str], int] = {}
         self._stopped: dict[int, list[tuple[int, Message]]] = {}  # at a place the replies that a stop text ended, with it
         self.added: dict[int, str] = {}  # what a program has added to such a reply, the same in all its histories
+        self._shown: set[str] = set()  # assistant messages that came before the policy had said anything
         self._asked: dict[tuple[int, str], set[str]] = {}  # the agents that asked at a place, with these tools
 
     def read(self, messages: Sequence[Message], tools: str, agent: str) -> History:
@@ -94,7 +92,11 @@ class Histories:
             place = self._onward.get((place, item), UNKNOWN)
             shared = place if place != UNKNOWN else shared
             items.append(item)
-        history = History(tuple(items), tools, agent, after)
+        strange = [item for item in items if isinstance(item, str) and item.startswith(_ASSISTANT)]
+        if not self._turns:  # what a program begins with, as an example or a greeting of its own, is no edit
+            self._shown |= {*strange}
+        foreign = sum(item not in self._shown for item in strange)
+        history = History(tuple(items), tools, agent, after, foreign=foreign)
         return replace(history, reason=self._reason(history, place, shared))
 
     def add(self, history: History, reply: Message, stop: str | None = None) -> int:
