@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+MODEL = "policy"  # as which a program knows it; it may name any other
 Message = dict[str, Any]
 FinishReason = Literal["stop", "tool_calls", "length"]
 
@@ -17,7 +18,7 @@ class ChatRequest:
     Attributes:
         messages: The history in OpenAI chat format; contents are text, thinking is in `reasoning_content`.
         tools: Schemas in OpenAI format.
-        model: The model's name as the program gave it; what stands after a slash names the agent that asks.
+        model: The model's name as the program gave it; see `agent`.
         max_tokens: The most tokens of the turn, None for the gateway's own limit.
         temperature: None for the gateway's. An episode that is trained on is always sampled at the gateway's.
         top_p: As `temperature`.
@@ -48,8 +49,9 @@ class ChatRequest:
 
     @property
     def agent(self) -> str:
-        """The name of the agent that asks: the part of `model` after the slash."""
-        return self.model.partition("/")[2]
+        """The name of the agent that asks: the part of `model` after the slash, or another model than ours."""
+        name, slash, agent = self.model.partition("/")
+        return agent if slash or name == MODEL else name
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,12 @@ from tracewheel.chat.conversation import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.types import content_hash
 from tracewheel.gateway.engine_thread import EngineThread
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
+from tracewheel.gateway.exchange import MODEL, ChatReply, ChatRequest, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
 from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
-
-
-MODEL = "policy"
 
 
 class Gateway:

@@ -33,16 +33,19 @@ def credited_turns(tree: EpisodeTree, credit: Credit) -> list[Turn]:
 
     `all`: every turn gets the episode's. `last`: only turns that the last one has read, as it led to the outcome; the others
     are not trained on. `kept`: those whose text reached the last context, also by way of summaries that the program accepted.
-    `auto`: `kept` where the program compacted its history, else `all`. `per_agent`: each agent's turns are compared with
-    those of the same agent in other episodes, and get the part `agent.<name>` of the verifier's breakdown where it has one.
+    `auto`: `kept` where the program compacted its history, else `all` but side requests, as for a title. `per_agent`: each
+    agent's turns are compared with those of the same agent in other episodes, and get the part `agent.<name>` of the verifier's
+    breakdown where it has one.
     """
     if credit == "auto":
-        credit = "kept" if any(branch.reason == "compaction" for branch in tree.branches) else "all"
+        if not any(branch.reason == "compaction" for branch in tree.branches):
+            side = tree.side_turns()
+            return [replace(turn, credit="") if number in side else turn for number, turn in enumerate(tree.turns)]
+        credit = "kept"
     if credit == "all":
         return list(tree.turns)
     if credit == "per_agent":
-        agents = {number: branch.agent for branch in tree.branches for number in branch.turns}
-        return [replace(turn, credit=agents[number] or None) for number, turn in enumerate(tree.turns)]
+        return [replace(turn, credit=tree.agent_of(number) or None) for number, turn in enumerate(tree.turns)]
     if credit == "kept":
         kept = tree.kept_turns()
         return [replace(turn, credit=None if number in kept else "") for number, turn in enumerate(tree.turns)]
@@ -115,11 +118,12 @@ class LiveEpisode:
         read: ReadTurn,
         config: RolloutConfig,
         draw: Draw,
+        calls: str = "call",
     ) -> None:
         self.number, self.key = number, key
         self.openai_url = self.anthropic_url = ""
         self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
-        self._tree = EpisodeTree(renderer, read)
+        self._tree = EpisodeTree(renderer, read, calls)
         self._lock = threading.Lock()  # of the tree; held for long, so never taken in the loop
         self._longest = longest_token(renderer)
         self.knocks = 0  # requests that came to the door with its key
@@ -189,14 +193,14 @@ class LiveEpisode:
         with self._lock:
             tree = self._tree
             turns = credited_turns(tree, credit)
-            last = next((branch for branch in tree.branches if tree.turns and len(tree.turns) - 1 in branch.turns), None)
+            last = next((branch for branch in tree.branches if tree.last_turn in branch.turns), None)
             return EpisodeTokens(
                 list(tree.tokens.ids),
                 list(tree.tokens.mask),
                 list(tree.logprobs),
                 [list(fork) for fork in tree.tokens.forks],
                 [turn.to_record() for turn in turns],
-                [branch.to_record() for branch in tree.branches] if len(tree.branches) > 1 else [],
+                [branch.to_record() for branch in tree.named_branches()] if len(tree.branches) > 1 else [],
                 list(last.messages) if last else [],
                 min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
                 self._counts(),

@@ -366,3 +366,28 @@ def test_the_assistant_may_speak_last(talk):
     made.ask([USER, said])
     found = made.episode.record()
     assert len(found.turns) == 2 and found.requests["unmatched"] == 0
+
+
+def test_a_title_beside_the_agent_is_neither_its_root_nor_rewarded(talk):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    made = talk("A title of it", "one", "two", "A short summary of all")
+    made.ask([{"role": "system", "content": "Name it."}, USER], model="small")
+    first = made.ask([SYSTEM, USER], tools=tools)
+    made.ask([SYSTEM, USER, first, user("x")], tools=tools)
+    made.ask([{"role": "system", "content": "Sum up."}, USER])
+    found = made.episode.record("auto")
+    assert [(branch["reason"], branch["agent"], branch["turns"]) for branch in found.branches] == [
+        ("", "", [1, 2]), ("side_request", "small", [0]), ("side_request", "", [3]),
+    ]  # fmt: skip
+    assert [turn.get("credit") for turn in found.turns] == ["", None, None, ""]
+    assert found.messages[-1]["content"] == "two"
+    assert [turn.get("credit") for turn in made.episode.record("all").turns] == [None] * 4
+    assert made.episode.record("per_agent").turns[3]["credit"].startswith("agent-")
+
+
+def test_an_answer_without_tools_that_the_agent_has_read_is_no_side_request(talk):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    made = talk("First look into the shed.", "one")
+    plan = made.ask([SYSTEM, user("plan")])
+    made.ask([SYSTEM, user(f"Do this: {plan['content']}")], tools=tools)
+    assert [turn.get("credit") for turn in made.episode.record("auto").turns] == [None, None]

@@ -14,7 +14,7 @@ from tracewheel.config import HarnessConfig
 from tracewheel.config.rollout import PYTHONS
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Task
-from tracewheel.gateway.gateway import MODEL
+from tracewheel.gateway.exchange import MODEL
 from tracewheel.gateway.live_episode import LiveEpisode
 from tracewheel.rollout.episode import Opened
 from tracewheel.rollout.harness.programs import ProgramStart, find_program
