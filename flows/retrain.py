@@ -283,7 +283,7 @@ def look_at_agreement(run: Run, curated: Entry) -> None:
 
 
 def look_at_prompts(run: Run, curated: Entry) -> None:
-    """Check that the tasks' prompts leave room for an episode, before anything is trained.
+    """Check that the tasks' prompts, or a program's first request, leave room for an episode, before anything is trained.
 
     Raises:
         ConfigError: they do not.
@@ -292,7 +292,7 @@ def look_at_prompts(run: Run, curated: Entry) -> None:
         return
     tasks = [task for split in SPLITS for task in load_tasks(curated.path, split)]
     if warning := check_prompts(RolloutSections.of(run.config), tasks):
-        run.reporter.say(f"prompts: {warning}")
+        run.reporter.say(f"{'program' if run.config.rollout.harness else 'prompts'}: {warning}")
 
 
 def look_at_reward(run: Run, curated: Entry) -> None:

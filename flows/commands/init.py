@@ -18,7 +18,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", metavar="DIR", help="folder to make; its name is the project's, as in my-agent")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--logs", metavar="FILE", help="make the project from this log file or folder")
-    kinds.add_argument("--harness", metavar="COMMAND", help="make it around this program, as in 'python ../agent.py'")
+    kinds.add_argument(
+        "--harness",
+        metavar="COMMAND",
+        help="make it around this program, as in 'python ../agent.py', or a recipe's: claude-code, codex, opencode, …",
+    )
     parser.add_argument(
         "--reader",
         dest="readers",
@@ -84,7 +88,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
 
     command = "tracewheel" if shutil.which("tracewheel") else shlex.quote(str(SCRIPTS / "tracewheel"))
     plan = f"{command} retrain profile.yaml --dry-run"
-    steps = {"sample": "make demo", "logs": plan, "harness": plan}
+    steps = {"sample": "make demo", "logs": plan, "harness": f"{command} check profile.yaml"}
     return Card(
         f"New project in {result['out']}",
         [("files", str(len(result["files"]))), ("base", result["base"])],

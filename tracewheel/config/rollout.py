@@ -95,7 +95,10 @@ class HarnessConfig(Strict):
 
     `command` is run in the folder `cwd` (null: where Tracewheel was started); `python` as its first word is the interpreter
     that runs Tracewheel, any other name is looked up on the PATH. The program gets a few harmless variables of our
-    environment, those that `pass_env` names, those in `env`, and the base URLs and keys of its episode. `code` names the files
+    environment, those that `pass_env` names, those in `env`, and the base URLs and keys of its episode. `files` are texts by
+    their names, written for each episode. In `command`, `env` and `files` stand for an episode's own: {prompt}, {model},
+    {openai_url}, {anthropic_url}, {mcp_url}, {key}, {config} (the folder of `files`) and {workdir} (an empty folder, which
+    `cwd` may be as well). `code` names the files
     and folders that the program is made of, by default the files that the command names: a change in them is a change of the
     profile.
 
@@ -116,6 +119,7 @@ class HarnessConfig(Strict):
     command: Annotated[tuple[str, ...], Field(min_length=1)]
     cwd: str | None = None
     env: dict[str, str] = Field(default={})
+    files: dict[str, str] = Field(default={})
     pass_env: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     task_on: Literal["stdin", "file", "env"] = "stdin"
@@ -133,6 +137,8 @@ class HarnessConfig(Strict):
             raise ValueError(f"env and pass_env cannot set {', '.join(own)}: the harness does, for each episode")
         if bad := sorted(name for name in [*self.env, *self.pass_env] if not name or "=" in name or "\0" in name):
             raise ValueError(f"env and pass_env: {bad[0]!r} is no name of a variable")
+        if bad := sorted(name for name in self.files if name.startswith("/") or not name or {"..", ""} & set(name.split("/"))):
+            raise ValueError(f"files: {bad[0]!r} is no path within the folder of an episode")
         if any("\0" in text for text in [*self.command, *self.env.values()]):
             raise ValueError("command and env cannot hold NUL characters")
         if self.preload and not self.python_program:

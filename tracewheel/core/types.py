@@ -39,6 +39,7 @@ BranchReason = Literal[
     "retry",
     "parallel",
     "sub_agent",
+    "side_request",
     "new_conversation",
     "thinking_stripped",
     "edited",
@@ -205,11 +206,12 @@ class Trajectory(Record):
     Each token is stored once. Where the chat template rewrote earlier turns, `forks` says which token a stretch of tokens
     follows instead of the one before it (`tracewheel/core/forks.py`); a turn's `start` and `end` are flat indices.
 
-    An agent that brings its own loop may send histories that part. Then `branches` has an entry for each of them, in the order
-    in which they began: `reason`, why it parted from what was said before ("" for the first); `turns`, the numbers of the turns
-    sampled in it; `messages`, its whole conversation; and `agent`, the name the program gave it. `messages` is the conversation
-    of the last turn. `requests` counts what the program asked: `asked`, `refused`, `unmatched` (with assistant messages that
-    the policy did not say), and `lost_tokens`, sampled for answers that nobody waited for any more.
+    An agent that brings its own loop may send histories that part. Then `branches` has an entry for each of them, the main
+    agent's first, then in the order in which they began: `reason`, why it parted from what was said before ("" for the first);
+    `turns`, the numbers of the turns sampled in it; `messages`, its whole conversation; and `agent`, the name the program gave
+    it. `messages` is the conversation of the main agent's last turn. `requests` counts what the program asked: `asked`,
+    `refused`, `unmatched` (with assistant messages that the policy did not say), `dropped.WHAT` and `refused.FIELD` (with what
+    the policy was not given, or what was wrong), and `lost_tokens`, sampled for answers that nobody waited for any more.
 
     `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception. `played_in` is its
     environment, as text, where that need not be its task's: groups that one iteration claims may meet noise of several.

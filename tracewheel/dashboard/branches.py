@@ -16,6 +16,7 @@ REASONS = {
     "retry": "the same request once more",
     "parallel": "another message after the same turn",
     "sub_agent": "another agent: its own system prompt, tools or name",
+    "side_request": "a request beside the main agent without tools, as for a title",
     "new_conversation": "a conversation that begins anew",
     "thinking_stripped": "a reply came back without its thinking",
     "edited": "a reply came back changed",

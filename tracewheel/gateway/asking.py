@@ -110,7 +110,7 @@ def id_headers(request: Request) -> dict[str, str]:
 
 def dialect_of(request: Request) -> Dialect:
     """The dialect of a path that all share, by what the client says of itself."""
-    is_anthropic = "anthropic-version" in request.headers or "/v1/messages" in request.url.path
+    is_anthropic = "anthropic-version" in request.headers or "/messages" in request.url.path
     return AnthropicMessages() if is_anthropic else ChatCompletions()
 
 
@@ -156,7 +156,33 @@ async def read_body(request: Request, limits: Limits) -> Any:
         raw += chunk
         if len(raw) > limits.body:
             raise too_large
-    return await off_loop(parse_body, bytes(raw), limits)
+    body = await off_loop(_unpacked, bytes(raw), request.headers.get("content-encoding", "").lower(), limits)
+    return await off_loop(parse_body, body, limits)
+
+
+PACKED = {"gzip": "gzip", "zstd": "zstd", "br": "brotli"}
+
+
+def _unpacked(raw: bytes, coding: str, limits: Limits) -> bytes:
+    """A body as it was before it was compressed; no more of it is unpacked than may be sent.
+
+    Raises:
+        Refusal: nobody knows the coding, the body is not in it, or it is larger than the limits.
+    """
+    if coding in ("", "identity"):
+        return raw
+    if coding not in PACKED:
+        raise Refusal("invalid_request", f"Unknown content-encoding {coding!r:.40}; known are {', '.join(PACKED)}.")
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(raw), PACKED[coding]) as stream:
+            unpacked = bytes(stream.read(limits.body + 1))
+    except OSError as error:
+        raise Refusal("invalid_request", f"We could not unpack the body of your request: {error!s:.200}.") from None
+    if len(unpacked) > limits.body:
+        raise Refusal("too_large", f"Request exceeds the maximum size of {limits.body} bytes.")
+    return unpacked
 
 
 def parse_body(raw: bytes, limits: Limits) -> Any:

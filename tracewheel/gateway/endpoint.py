@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from tracewheel.core import clock
 from tracewheel.gateway.asking import ASKER, Knowledge, Limits, asker_of, check_key, id_headers, read_body, refused, request_id
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said
-from tracewheel.gateway.exchange import ChatReply, Door, Refusal
+from tracewheel.gateway.exchange import ChatReply, Door, HearsRefusals, Refusal
 from tracewheel.gateway.off_loop import begin_request, off_loop
 
 LOG = logging.getLogger(__name__)
@@ -35,12 +35,15 @@ class Endpoint:
         """Answer one request. Where its client goes away, the door's work is cancelled."""
         request = Request(scope, receive)
         begin_request()
+        key = ""
         try:
             key = check_key(self._door, request)
             said = self._known.of(key)
             body = await read_body(request, self._limits)
             asked = await off_loop(self._read, body, said)
         except Refusal as refusal:
+            if key and isinstance(self._door, HearsRefusals):
+                self._door.refused(key, refusal)
             await refused(request, self._dialect, refusal)(scope, receive, send)
             return
         except ClientDisconnect:

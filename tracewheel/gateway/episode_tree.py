@@ -23,7 +23,7 @@ from tracewheel.chat.formats import WELL_FORMED
 from tracewheel.chat.rewriting import OwnTurn
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.forks import TokenTree
-from tracewheel.core.types import Turn
+from tracewheel.core.types import Turn, content_hash
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, FinishReason, Message, Refusal, SampledToken
 from tracewheel.gateway.histories import THINKING, Histories, History, Item
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 CHARACTER = 8  # tokens, more than a character has
 SHORTEST_SUMMARY = 12  # characters; a shorter text may stand anywhere by chance
 NEAR = 200  # characters between a call's name and its arguments
+BESIDE = ("", "parallel", "sub_agent", "new_conversation")  # why a side request parts
+OPENING = 60  # characters of a system prompt that tell its agent from others
 PART = 0.3  # of a summary's text, at the least, that a harness takes over
 _TAG = re.compile(r"</?[A-Za-z][\w-]*>")
 
@@ -92,20 +94,28 @@ class _Said:
     Attributes:
         own: Its ids with an end token.
         row: The flat indices of the row up to its last own token.
-        ended: Whether it ended by itself.
+        closing: What of its turn others wrote: the end token, where it has none of its own, and words before it.
+        role: Of the message that it answered.
         branch: The number of its branch.
         said: What it said, as the program got it.
         sent: The items of the history that it read.
         told: The texts that others wrote in that history.
+        agent: What tells the one that asked from others without a name: the tools offered, and how its system prompt begins.
+        offered: Whether there were tools.
+        named: Whether the program gave the agent a name of its own.
     """
 
     own: OwnTurn
     row: tuple[int, ...]
-    ended: bool
+    closing: tuple[int, ...]
+    role: str
     branch: int
     said: Message
     sent: tuple[Item, ...]
     told: str
+    agent: str
+    offered: bool
+    named: bool
 
 
 class EpisodeTree:
@@ -114,10 +124,11 @@ class EpisodeTree:
     Args:
         renderer: Of the policy's chat format.
         read: The renderer's `turn_reader`, which episodes share.
+        calls: What the ids of its calls begin with.
     """
 
-    def __init__(self, renderer: ChatRenderer, read: ReadTurn) -> None:
-        self._renderer, self._read = renderer, read
+    def __init__(self, renderer: ChatRenderer, read: ReadTurn, calls: str = "call") -> None:
+        self._renderer, self._read, self._calls = renderer, read, calls
         self._histories = Histories()
         self._said: list[_Said] = []
         self.tokens = TokenTree()
@@ -127,12 +138,33 @@ class EpisodeTree:
 
     @property
     def last_row(self) -> tuple[int, ...]:
-        """The flat indices of the row that ends with the last turn."""
-        return self._said[-1].row if self._said else ()
+        """The flat indices of the row that ends with the last turn of the main agent."""
+        return self._said[self.last_turn].row if self._said else ()
 
-    def row_of(self, turn: int) -> tuple[int, ...]:
-        """The flat indices of the row that ends with a turn."""
-        return self._said[turn].row
+    @property
+    def last_turn(self) -> int:
+        """The last turn that was offered tools, as a request for a title is not; the last one where none was."""
+        return max((number for number, said in enumerate(self._said) if said.offered), default=len(self._said) - 1)
+
+    def side_turns(self) -> set[int]:
+        """The turns beside an agent with tools that had none, and whose text no other turn has read."""
+        beside = {number for number, said in enumerate(self._said) if not said.offered and not said.named}
+        return beside - self.kept_turns() if any(said.offered for said in self._said) else set()
+
+    def agent_of(self, turn: int) -> str:
+        """The agent that had a turn: its name, else one made of its tools and system prompt; "" for the main agent."""
+        said = self._said[turn]
+        named = self.branches[said.branch].agent
+        return named or ("" if said.agent == self._said[self.last_turn].agent else f"agent-{said.agent}")
+
+    def named_branches(self) -> list[Branch]:
+        """The branches, the main agent's first: what came before it, or has no tools beside it, is a side request."""
+        side = self.side_turns()
+        asked = [branch for branch in self.branches if branch.reason in BESIDE and side.issuperset(branch.turns)]
+        rest = [branch for branch in self.branches if branch not in asked]
+        if not asked or not rest:
+            return self.branches
+        return [replace(rest[0], reason=""), *rest[1:], *(replace(branch, reason="side_request") for branch in asked)]
 
     def kept_turns(self) -> set[int]:
         """The turns whose text reached the last turn's context: as they were said, or by way of a text of the policy's in it.
@@ -141,7 +173,7 @@ class EpisodeTree:
         with it. A summary that the program threw away is not kept, nor a reply that it asked for again.
         """
         kept: set[int] = set()
-        waiting = [len(self._said) - 1] if self._said else []
+        waiting = [self.last_turn] if self._said else []
         while waiting:
             number = waiting.pop()
             kept |= {number, *self._histories.own_turns(self._said[number].sent)}
@@ -160,10 +192,12 @@ class EpisodeTree:
         Raises:
             Refusal: the template cannot render it, it has no message to answer, or it names a tool that it does not offer.
         """
-        if not request.messages or request.messages[-1]["role"] == "assistant":
-            raise Refusal("invalid_request", "the last message must be one that the model can answer", "messages")
+        if not request.messages:
+            raise Refusal("invalid_request", "there is no message that the model can answer", "messages")
         tools = json.dumps(request.tools)
         history = self._named(self._histories.read(request.messages, tools, request.agent), request.messages)
+        for number, added in self._histories.added.items():
+            self._close(number, added)
         try:
             ids, known = self._ids(request, history, tools)
             head = self._head(request)
@@ -194,13 +228,18 @@ class EpisodeTree:
         changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
         malformed = sum(bool(call.malformed) for call in parsed.calls)
         self.turns.append(Turn(start, len(self.tokens.ids), len(parsed.calls), malformed, versions[0], context.forced, changes))
-        message = self._sent(self._renderer.assistant_message(whole, parsed, f"call-{number + 1}"))
-        self._histories.add(history, message)
+        message = self._sent(self._renderer.assistant_message(whole, parsed, f"{self._calls}-{number + 1}"))
+        self._histories.add(history, message, stop)
         ended = ids[-1] in self._renderer.end_of_turn_ids
-        closed = said if ended else (*said, self._renderer.end_of_turn_id)
-        own = self._renderer.own_turn(closed, request.messages[-1]["role"])
+        closing = () if ended else (self._renderer.end_of_turn_id,)
+        role = request.messages[-1]["role"]
+        own = self._renderer.own_turn((*said, *closing), role)
         row, told = tuple(self.tokens.row), _told(request.messages, history.items)
-        self._said.append(_Said(own, row, ended, branch, message, history.items, told))
+        asker = _agent_of(request)
+        offered = bool(request.tools)
+        self._said.append(
+            _Said(own, row, closing, role, branch, message, history.items, told, asker, offered, "/" in request.model)
+        )
         self._extend(branch, context, message, number)
         finish: FinishReason = "tool_calls" if message.get("tool_calls") else "stop"
         if generation.ended_by == "length" and stop is None:
@@ -218,6 +257,16 @@ class EpisodeTree:
             policy_version=versions[-1],
             prompt_ids=tuple(context.ids),
         )
+
+    def _close(self, number: int, added: str) -> None:
+        """Note what a program has added to a turn that a stop text ended; the policy has not sampled it."""
+        said = self._said[number]
+        if not added or len(said.closing) > 1:
+            return
+        plain = self._renderer.plain_text
+        closing = (*plain.encode(plain.mark(added, assistant=True), after=""), *said.closing)
+        own = self._renderer.own_turn((*said.own.ids[: -len(said.closing)], *closing), said.role)
+        self._said[number] = replace(said, own=own, closing=closing)
 
     def _named(self, history: History, messages: Sequence[Message]) -> History:
         """The history; one that begins anew with what the policy said of its own turns is a compaction."""
@@ -239,8 +288,7 @@ class EpisodeTree:
             if not any(message["role"] == "assistant" for message in rest):
                 said = self._said[history.after]
                 row = [self.tokens.ids[index] for index in said.row]
-                end = [] if said.ended else [self._renderer.end_of_turn_id]
-                return [*row, *end, *self._renderer.observation_ids(rest)], said.row
+                return [*row, *said.closing, *self._renderer.observation_ids(rest)], said.row
         mixed: list[Message | int] = [
             item if isinstance(item, int) else message for item, message in zip(history.items, messages, strict=True)
         ]
@@ -248,7 +296,10 @@ class EpisodeTree:
         return ids, ()
 
     def _head(self, request: ChatRequest) -> tuple[int, ...]:
-        """The ids that begin a turn which must call a tool: what its call, or the calls of all tools, begin with."""
+        """The ids that begin a turn: the program's prefill, or what its call, or the calls of all tools, begin with."""
+        if request.prefill:
+            plain = self._renderer.plain_text
+            return tuple(plain.encode(plain.mark(request.prefill, assistant=True), after=""))
         if not (request.tool or request.must_call):
             return ()
         wanted = [tool for tool in request.tools if request.tool in (None, tool["function"]["name"])]
@@ -293,6 +344,12 @@ class EpisodeTree:
         return {THINKING if name == key else name: value for name, value in message.items() if name != WELL_FORMED}
 
 
+def _agent_of(request: ChatRequest) -> str:
+    """What tells agents without names apart, the same in all episodes: where they work stands later in a system prompt."""
+    system = next((message["content"] or "" for message in request.messages if message["role"] == "system"), "")
+    return content_hash([sorted(tool["function"]["name"] for tool in request.tools), system.strip()[:OPENING]], 6)
+
+
 def _told(messages: Sequence[Message], items: Sequence[Item]) -> str:
     """What others than the policy wrote in a history, with single spaces and without the escapes of XML."""
     texts = [message.get("content") or "" for message, item in zip(messages, items, strict=True) if isinstance(item, str)]
@@ -318,8 +375,3 @@ def _repeats_call(told: str, name: str, arguments: str) -> bool:
     given = " ".join(arguments.split())
     forms = {given, given.replace('"', '\\"'), given.replace(": ", ":").replace(", ", ","), given.replace('"', "'")}
     return any(name in before[-NEAR:] for form in forms if form for before in told.split(form)[:-1])
-
-
-def rows_with(tree: EpisodeTree, turns: Sequence[int]) -> set[int]:
-    """The flat indices of the rows that end with these turns."""
-    return {index for turn in turns for index in tree.row_of(turn)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+MODEL = "policy"  # as which a program knows it; it may name any other
 Message = dict[str, Any]
 FinishReason = Literal["stop", "tool_calls", "length"]
 
@@ -16,7 +18,7 @@ class ChatRequest:
     Attributes:
         messages: The history in OpenAI chat format; contents are text, thinking is in `reasoning_content`.
         tools: Schemas in OpenAI format.
-        model: The model's name as the program gave it; what stands after a slash names the agent that asks.
+        model: The model's name as the program gave it; see `agent`.
         max_tokens: The most tokens of the turn, None for the gateway's own limit.
         temperature: None for the gateway's. An episode that is trained on is always sampled at the gateway's.
         top_p: As `temperature`.
@@ -26,6 +28,8 @@ class ChatRequest:
         parallel: Whether the turn may hold several calls.
         logprobs: How many alternatives of each token are wanted; None: no log-probabilities.
         seed: The program's own seed, None without.
+        prefill: What the turn begins with, as the program has written it.
+        dropped: What the program asked for that the policy is not given, as `tools.web_search` or `image`.
     """
 
     messages: list[Message]
@@ -40,11 +44,14 @@ class ChatRequest:
     parallel: bool = True
     logprobs: int | None = None
     seed: int | None = None
+    prefill: str = ""
+    dropped: frozenset[str] = frozenset()
 
     @property
     def agent(self) -> str:
-        """The name of the agent that asks: the part of `model` after the slash."""
-        return self.model.partition("/")[2]
+        """The name of the agent that asks: the part of `model` after the slash, or another model than ours."""
+        name, slash, agent = self.model.partition("/")
+        return agent if slash or name == MODEL else name
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,11 @@ class Refusal(Exception):
         self.code, self.retry_after = code, retry_after
 
     @property
+    def field(self) -> str:
+        """The field at fault without its places, to count by; the kind where no field is."""
+        return re.sub(r"\[\d+\]", "", self.param or self.kind)
+
+    @property
     def status(self) -> int:
         """The HTTP status."""
         return self.KINDS[self.kind]
@@ -144,6 +156,15 @@ class Door(Protocol):
         Raises:
             Refusal: the key is unknown.
         """
+        ...
+
+
+@runtime_checkable
+class HearsRefusals(Protocol):
+    """A door that is told of requests that were refused before they came to it."""
+
+    def refused(self, key: str, refusal: Refusal) -> None:
+        """The request of a program, whose body was wrong."""
         ...
 
 

@@ -15,15 +15,12 @@ from tracewheel.chat.conversation import turn_reader
 from tracewheel.config import RolloutConfig
 from tracewheel.core.types import content_hash
 from tracewheel.gateway.engine_thread import EngineThread
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
+from tracewheel.gateway.exchange import MODEL, ChatReply, ChatRequest, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
 from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
-
-
-MODEL = "policy"
 
 
 class Gateway:
@@ -81,6 +78,11 @@ class Gateway:
             Refusal: the key is unknown, the request cannot be answered, or a limit is reached.
         """
         return await self._found(key).answer(request)
+
+    def refused(self, key: str, refusal: Refusal) -> None:
+        """Count a request of the program with `key` that could not be read."""
+        if key in self._episodes:
+            self._episodes[key].refuse(refusal)
 
     async def count_tokens(self, key: str, request: ChatRequest) -> int:
         """The tokens of the context that `request` would have.

@@ -31,6 +31,7 @@ class History:
         agent: The name of the agent that asks.
         after: The turn whose conversation this continues unchanged; None where there is none.
         reason: Why it parts from all histories before; None where it continues the branch of `after`.
+        foreign: How many of its assistant messages the policy did not say, though it had spoken when they first came.
     """
 
     items: tuple[Item, ...]
@@ -38,11 +39,7 @@ class History:
     agent: str
     after: int | None = None
     reason: BranchReason | None = ""
-
-    @property
-    def foreign(self) -> int:
-        """How many of its assistant messages the policy did not say."""
-        return sum(isinstance(item, str) and item.startswith(_ASSISTANT) for item in self.items)
+    foreign: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,9 @@ class Histories:
         self._onward: dict[tuple[int, Item], int] = {}
         # The last turn that said something: anywhere, after what was said before, and with these tools as well.
         self._said: dict[tuple[str, ...] | tuple[str, int] | tuple[str, int, str], int] = {}
+        self._stopped: dict[int, list[tuple[int, Message]]] = {}  # at a place the replies that a stop text ended, with it
+        self.added: dict[int, str] = {}  # what a program has added to such a reply, the same in all its histories
+        self._shown: set[str] = set()  # assistant messages that came before the policy had said anything
         self._asked: dict[tuple[int, str], set[str]] = {}  # the agents that asked at a place, with these tools
 
     def read(self, messages: Sequence[Message], tools: str, agent: str) -> History:
@@ -84,27 +84,46 @@ class Histories:
             key = _key(message)
             ways = ((key, place, tools), (key, place), (key,))
             item: Item = next((self._said[way] for way in ways if way in self._said), key)
+            if item == key and place in self._stopped:
+                item = self._continued(message, place, key)
             if isinstance(item, int):
                 turn = self._turns[item]
                 after = item if (turn.place, turn.tools) == (place, tools) else None
             place = self._onward.get((place, item), UNKNOWN)
             shared = place if place != UNKNOWN else shared
             items.append(item)
-        history = History(tuple(items), tools, agent, after)
+        strange = [item for item in items if isinstance(item, str) and item.startswith(_ASSISTANT)]
+        if not self._turns:  # what a program begins with, as an example or a greeting of its own, is no edit
+            self._shown |= {*strange}
+        foreign = sum(item not in self._shown for item in strange)
+        history = History(tuple(items), tools, agent, after, foreign=foreign)
         return replace(history, reason=self._reason(history, place, shared))
 
-    def add(self, history: History, reply: Message) -> int:
-        """Add the policy's turn after a history. Returns its number."""
+    def add(self, history: History, reply: Message, stop: str | None = None) -> int:
+        """Add the policy's turn after a history. Returns its number.
+
+        With `stop`, which ended it, a program may put back what was cut off, and add words of its own.
+        """
         number, key, place = len(self._turns), _key(reply), 0
         for item in history.items:
             place = self._go_on(place, item, number)
         self._turns.append(_Turn(history.tools, history.agent, place, key))
         self._go_on(place, number, number)
         self._said |= {(key, place, history.tools): number, (key, place): number, (key,): number}
+        if stop is not None:
+            self._stopped.setdefault(place, []).append((number, {**reply, "content": (reply.get("content") or "") + stop}))
         self._asked.setdefault((place, history.tools), set()).add(history.agent)
         if history.after is not None:
             self._turns[history.after].next.append(number)
         return number
+
+    def _continued(self, message: Message, place: int, key: str) -> Item:
+        """The turn that a stop text ended and that a message goes on with, or the message's key."""
+        for number, reply in self._stopped[place]:
+            text, begun = message.get("content") or "", reply["content"]
+            if text.startswith(begun) and key == _key({**reply, "content": text}):
+                return number if self.added.setdefault(number, text[len(begun) :]) == text[len(begun) :] else key
+        return key
 
     def own_turns(self, items: Sequence[Item]) -> set[int]:
         """The policy's turns among a history's items, also those that were sent back without their thinking."""

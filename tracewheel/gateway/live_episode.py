@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tracewheel.gateway.episode_tree import EpisodeTree
 
 
+OVERRIDDEN = ("temperature", "top_p", "seed")  # of a request, where an episode is drawn as its run says
+LONGEST_REFUSAL = 300
 Credit = Literal["auto", "all", "last", "kept", "per_agent"]
 
 
@@ -31,16 +33,19 @@ def credited_turns(tree: EpisodeTree, credit: Credit) -> list[Turn]:
 
     `all`: every turn gets the episode's. `last`: only turns that the last one has read, as it led to the outcome; the others
     are not trained on. `kept`: those whose text reached the last context, also by way of summaries that the program accepted.
-    `auto`: `kept` where the program compacted its history, else `all`. `per_agent`: each agent's turns are compared with
-    those of the same agent in other episodes, and get the part `agent.<name>` of the verifier's breakdown where it has one.
+    `auto`: `kept` where the program compacted its history, else `all` but side requests, as for a title. `per_agent`: each
+    agent's turns are compared with those of the same agent in other episodes, and get the part `agent.<name>` of the verifier's
+    breakdown where it has one.
     """
     if credit == "auto":
-        credit = "kept" if any(branch.reason == "compaction" for branch in tree.branches) else "all"
+        if not any(branch.reason == "compaction" for branch in tree.branches):
+            side = tree.side_turns()
+            return [replace(turn, credit="") if number in side else turn for number, turn in enumerate(tree.turns)]
+        credit = "kept"
     if credit == "all":
         return list(tree.turns)
     if credit == "per_agent":
-        agents = {number: branch.agent for branch in tree.branches for number in branch.turns}
-        return [replace(turn, credit=agents[number] or None) for number, turn in enumerate(tree.turns)]
+        return [replace(turn, credit=tree.agent_of(number) or None) for number, turn in enumerate(tree.turns)]
     if credit == "kept":
         kept = tree.kept_turns()
         return [replace(turn, credit=None if number in kept else "") for number, turn in enumerate(tree.turns)]
@@ -76,6 +81,7 @@ class EpisodeTokens:
         policy_version: The oldest version that sampled a token.
         requests: How many were `asked`, `refused` and `unmatched`, and the `lost_tokens`; see `Trajectory`.
         refused: How many were refused, by kind.
+        refusal: What the program was last told when a request was refused.
         limit: The limit that it was refused for since its last turn: `max_turns`, `max_tokens`, or "".
     """
 
@@ -89,6 +95,7 @@ class EpisodeTokens:
     policy_version: int
     requests: dict[str, int]
     refused: dict[str, int]
+    refusal: str
     limit: str
 
 
@@ -111,16 +118,21 @@ class LiveEpisode:
         read: ReadTurn,
         config: RolloutConfig,
         draw: Draw,
+        calls: str = "call",
     ) -> None:
         self.number, self.key = number, key
         self.openai_url = self.anthropic_url = ""
         self._engine, self._renderer, self._config, self._draw = engine, renderer, config, draw
-        self._tree = EpisodeTree(renderer, read)
+        self._tree = EpisodeTree(renderer, read, calls)
         self._lock = threading.Lock()  # of the tree; held for long, so never taken in the loop
         self._longest = longest_token(renderer)
         self.knocks = 0  # requests that came to the door with its key
         self._asked, self._unmatched, self._open = 0, 0, 0
         self._refused: Counter[str] = Counter()
+        self._fields: Counter[str] = Counter()  # requests by what of them was dropped, or refused
+        self._refusal = ""
+        self.first = self.largest = 0  # tokens of the first context that was asked for, and of the largest
+        self.tools: set[str] = set()  # names of tools that were offered
         self._limit = ""
         self._closed = ""
 
@@ -131,11 +143,26 @@ class LiveEpisode:
             Refusal: the episode has ended, a limit is reached, or the request cannot be answered.
         """
         self._asked += 1
+        dropped = set(request.dropped)
+        if not self._draw.by_request:
+            dropped |= {name for name in OVERRIDDEN if getattr(request, name) is not None}
+        self._fields.update(f"dropped.{name}" for name in dropped)
+        self.tools |= {tool["function"]["name"] for tool in request.tools}
         try:
             return await self._answer(request)
         except Refusal as refusal:
-            self._refused[refusal.kind] += 1
+            self._note(refusal)
             raise
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Count a request that could not be read."""
+        self._asked += 1
+        self._note(refusal)
+
+    def _note(self, refusal: Refusal) -> None:
+        self._refused[refusal.kind] += 1
+        self._fields[f"refused.{refusal.field}"] += 1
+        self._refusal = str(refusal)[:LONGEST_REFUSAL]
 
     def count(self, request: ChatRequest) -> int:
         """The tokens of the context that a request would have; it is no request of the episode.
@@ -166,18 +193,19 @@ class LiveEpisode:
         with self._lock:
             tree = self._tree
             turns = credited_turns(tree, credit)
-            last = next((branch for branch in tree.branches if tree.turns and len(tree.turns) - 1 in branch.turns), None)
+            last = next((branch for branch in tree.branches if tree.last_turn in branch.turns), None)
             return EpisodeTokens(
                 list(tree.tokens.ids),
                 list(tree.tokens.mask),
                 list(tree.logprobs),
                 [list(fork) for fork in tree.tokens.forks],
                 [turn.to_record() for turn in turns],
-                [branch.to_record() for branch in tree.branches] if len(tree.branches) > 1 else [],
+                [branch.to_record() for branch in tree.named_branches()] if len(tree.branches) > 1 else [],
                 list(last.messages) if last else [],
                 min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
                 self._counts(),
                 dict(self._refused),
+                self._refusal,
                 self._limit,
             )
 
@@ -187,6 +215,7 @@ class LiveEpisode:
             "refused": sum(self._refused.values()),
             "unmatched": self._unmatched,
             "lost_tokens": self._engine.lost_tokens(self.key),
+            **self._fields,
         }
 
     async def _answer(self, request: ChatRequest) -> ChatReply:
@@ -229,7 +258,9 @@ class LiveEpisode:
         most = self._config.max_tokens
         if max(len(request.messages), _characters(request) // self._longest) > most:
             raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
-        return self._tree.context(request)
+        context = self._tree.context(request)
+        self.first, self.largest = self.first or len(context.ids), max(self.largest, len(context.ids))
+        return context
 
     def _check(self) -> None:
         if self._closed:

@@ -55,9 +55,8 @@ class _Rest:
         return JSONResponse({"data": shown, "has_more": False, **ends})
 
     async def model(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self.door.models(check_key(self.door, request)):
-            raise Refusal("not_found", f"The model {name!r:.80} does not exist.", "model", code="model_not_found")
+        self.door.models(check_key(self.door, request))
+        name = request.path_params["name"]  # requests may name any model, so each of them is there
         return JSONResponse(_anthropic_model(name) if _is_anthropic(request) else _model(name))
 
     async def response(self, request: Request) -> Response:
@@ -83,16 +82,20 @@ def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRo
     """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these."""
     limits, known = limits or Limits(), Knowledge()
     rest = _Rest(door, known, limits)
-    paths: list[BaseRoute] = [
-        Route("/v1/chat/completions", Endpoint(door, ChatCompletions(), known, limits), methods=["POST"]),
-        Route("/v1/responses", Endpoint(door, Responses(), known, limits), methods=["POST"]),
-        Route("/v1/responses/{identity}", rest.response, methods=["GET", "DELETE"]),
-        Route("/v1/messages", Endpoint(door, AnthropicMessages(), known, limits), methods=["POST"]),
-        Route("/v1/messages/count_tokens", rest.count_tokens, methods=["POST"]),
-        Route("/v1/models", rest.models),
-        Route("/v1/models/{name:path}", rest.model),
-        Route("/health", rest.health),
+    asking: list[tuple[str, Any, list[str]]] = [
+        ("/chat/completions", Endpoint(door, ChatCompletions(), known, limits), ["POST"]),
+        ("/responses", Endpoint(door, Responses(), known, limits), ["POST"]),
+        ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
+        ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
+        ("/messages/count_tokens", rest.count_tokens, ["POST"]),
+        ("/models", rest.models, ["GET"]),
+        ("/models/{name:path}", rest.model, ["GET"]),
     ]
+    # Programs differ in whether the base URL that they are given ends with the version.
+    paths: list[BaseRoute] = [
+        Route(version + path, answer, methods=methods) for version in ("/v1", "") for path, answer, methods in asking
+    ]
+    paths.append(Route("/health", rest.health))
     handlers: Any = {Refusal: _on_refusal, HTTPException: _on_http, Exception: _on_error}
     return Starlette(routes=[*routes, *paths, Mount("/e/{episode}", routes=paths)], exception_handlers=handlers)
 

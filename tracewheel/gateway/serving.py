@@ -21,7 +21,7 @@ from tracewheel.core.types import content_hash
 from tracewheel.gateway.asking import ASKER, Asker
 from tracewheel.gateway.conversation_log import ConversationLog, LogRedaction
 from tracewheel.gateway.engine_thread import EngineThread
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
+from tracewheel.gateway.exchange import MODEL, ChatReply, ChatRequest, Message, Refusal
 from tracewheel.gateway.live_episode import Draw, LiveEpisode
 from tracewheel.gateway.off_loop import off_loop
 from tracewheel.policy.adapters import PolicyRef
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
 
 LOG = logging.getLogger(__name__)
-MODEL, FORMAT = "policy", "tracewheel"
+FORMAT = "tracewheel"
 MOST_TURNS = 10_000  # of a conversation; its tokens end it earlier
 
 
@@ -80,6 +80,8 @@ class Conversation:
     used: float = 0.0
     answering: int = 0
     histories: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)  # ids of the calls that it made
+    tip: str = ""  # its history with the last reply
     cut: list[Message] = field(default_factory=list)  # replies at their limit of tokens
 
 
@@ -111,7 +113,7 @@ class ServingDoor:
         self._challenger: Challenger | None = None
         self._open: dict[str, Conversation] = {}
         self._sessions: dict[tuple[str, str], Conversation] = {}
-        self._histories: dict[str, Conversation] = {}
+        self._histories: dict[str, list[Conversation]] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._refused = ""
@@ -183,8 +185,11 @@ class ServingDoor:
             conversation.tools = request.tools or conversation.tools
             if chain:
                 said = _link(chain[-1], reply.message)
-                conversation.histories.add(said)
-                self._histories[said] = conversation
+                conversation.tip = said
+                conversation.calls |= {call["id"] for call in reply.message.get("tool_calls") or ()}
+                if said not in conversation.histories:
+                    conversation.histories.add(said)
+                    self._histories.setdefault(said, []).append(conversation)
         if conversation.shadow is not None:
             task = asyncio.ensure_future(self._in_the_shadow(conversation, conversation.shadow, request, reply))
             self._shadows.add(task)
@@ -231,12 +236,23 @@ class ServingDoor:
         return len(found)
 
     def _conversation(self, key: str, asker: Asker, request: ChatRequest, chain: list[str]) -> Conversation:
-        """The one that is open for the session, or that has said the most of what the request begins with, or a new one."""
+        """The one that is open for the session, or that has said the most of what the request begins with, or a new one.
+
+        Of several that said the same it is the one whose calls the request names, or else one that waits for its client, the
+        newest: equal openings stay apart.
+        """
         if asker.session is not None:
             return self._sessions.get((key, asker.session)) or self._begin(key, asker)
         said = zip(reversed(chain), reversed(request.messages), strict=True)
-        known = (self._histories.get(link) for link, message in said if message["role"] == "assistant")
-        return next((each for each in known if each is not None), None) or self._begin(key, asker)
+        calls = {call["id"] for message in request.messages for call in message.get("tool_calls") or ()}
+        for link, message in said:
+            if message["role"] == "assistant" and (known := self._histories.get(link)):
+                waits = {each.episode.key: each.tip == link and not each.answering for each in known}
+                return max(
+                    known,
+                    key=lambda one: (len(calls & one.calls), one.asker.user == asker.user, waits[one.episode.key], one.used),
+                )
+        return self._begin(key, asker)
 
     def _begin(self, key: str, asker: Asker) -> Conversation:
         number = next(self._numbers)
@@ -258,7 +274,8 @@ class ServingDoor:
 
     def _episode(self, number: int, name: str, engine: EngineThread) -> LiveEpisode:
         draw = Draw(int(content_hash([name], 15), 16))
-        return LiveEpisode(number, name, engine, self._renderer, self._read, self._config, draw)
+        calls = f"call-{secrets.token_hex(4)}"  # clients that open alike are told apart by them
+        return LiveEpisode(number, name, engine, self._renderer, self._read, self._config, draw, calls)
 
     def _finish(self, conversation: Conversation, outcome: float | None, given: dict[str, Any]) -> bool | None:
         with self._lock:
@@ -267,7 +284,9 @@ class ServingDoor:
             if conversation.asker.session is not None:
                 del self._sessions[conversation.key, conversation.asker.session]
             for said in conversation.histories:
-                self._histories.pop(said, None)
+                self._histories[said].remove(conversation)
+                if not self._histories[said]:
+                    del self._histories[said]
         conversation.episode.end("the conversation has ended")
         if conversation.shadow is not None:
             conversation.shadow.end("the conversation has ended")

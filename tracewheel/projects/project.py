@@ -23,7 +23,7 @@ from tracewheel.environments.base import play_calls
 from tracewheel.projects import smollm2
 from tracewheel.projects.sample.environment import FileDesk
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES, RECIPES = Path(__file__).parent / "templates", Path(__file__).parent / "recipes"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Files = Mapping[str, str]
 SCRIPTS = Path(sys.executable).parent  # where the command that runs is, which need not be on the path
@@ -147,7 +147,7 @@ class Base:
         """The sections of the profile that depend on the base: those of a template, or those of SmolLM2."""
         if self.fit is None:
             return project.fill(template, COMMAND=harness).rstrip()
-        rollout = f"\n  harness: {{ command: {harness}, tools: none, concurrency: 8, seconds: 120 }}" if harness else ""
+        rollout = f"\n  harness: {harness}" if harness else ""
         return project.fill("smollm2.yaml", HARNESS=rollout, **self.fit.words()).rstrip()
 
 
@@ -300,6 +300,21 @@ PROGRAM_TASKS = 48
 AROUND_FIT = smollm2.Fit(demonstrations=20, iterations=4, tasks=16)
 
 
+def _harness(command: str) -> str:
+    """The value of `rollout.harness`: of a recipe that ships, or around a command."""
+    recipe = RECIPES / f"{command}.yaml"
+    if recipe in RECIPES.glob("*.yaml"):
+        lines = recipe.read_text(encoding="utf-8").splitlines()
+        return "\n".join([lines[0], *(f"  {line}" for line in lines[2:]), "    concurrency: 8"])
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"--harness {command}: {error}") from error
+    if not words:
+        raise InputError("--harness: give the program's command, as in 'python agent.py'")
+    return f"{{ command: {json.dumps(words)}, tools: none, concurrency: 8, seconds: 120 }}"
+
+
 def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
     """The files of the project, by their paths in its folder.
 
@@ -311,12 +326,7 @@ def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
     Raises:
         InputError: the command is empty, or has a quote without its end.
     """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise InputError(f"--harness {command}: {error}") from error
-    if not words:
-        raise InputError("--harness: give the program's command, as in 'python agent.py'")
+    harness = _harness(command)
     package = {
         f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
             "tracewheel.projects.around", project.package
@@ -326,7 +336,7 @@ def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
     return {
         "README.md": project.fill("around_README.md", COMMAND=command, ABOUT_BASE=base.about),
         "profile.yaml": project.fill(
-            "around_profile.yaml", SETTINGS_OF_BASE=base.settings(project, "around_tiny.yaml", json.dumps(words))
+            "around_profile.yaml", SETTINGS_OF_BASE=base.settings(project, "around_tiny.yaml", harness)
         ),
         "tasks.jsonl": task_lines(f"{project.package}.tasks:Questions"),
         ".gitignore": ignored(base),

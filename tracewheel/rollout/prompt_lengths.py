@@ -59,13 +59,15 @@ def check_prompts(config: RolloutSections, tasks: list[Task]) -> str | None:
     """Check that prompts leave room for a turn of `rollout.max_turn_tokens`.
 
     Returns:
-        A warning, where a few do not; None where all do, and for programs that bring their own prompts.
+        A warning, where a few do not; None where all do. Of a program that brings its own prompts, what it asked for.
 
     Raises:
-        ConfigError: more than a twentieth do not, or all; the message says what to set.
+        ConfigError: more than a twentieth do not, or all; or the program does not come to ask. The message says what to set.
     """
     if config.rollout.harness:  # what a program asks is its own
-        return None
+        from tracewheel.rollout.harness.probe import probe
+
+        return probe(config, tasks).says()
     most, turn = config.rollout.max_tokens, config.rollout.max_turn_tokens
     lengths = prompt_lengths(config, tasks)
     long = [tokens for tokens in lengths.values() if tokens + turn > most]

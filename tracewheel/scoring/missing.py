@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
 from tracewheel.core.files import read_batches, read_columns
 from tracewheel.core.tracebacks import cause_of
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, POLICY_FAULTS, Score, Trajectory
@@ -17,23 +17,36 @@ ADVICE = (
     "mend that line, or raise ToolError there if it is the tool's answer to the agent (docs/your-environment.md says whose "
     "fault a failure is)"
 )
+HARNESS_ADVICE = "start the program by itself as docs/your-agent.md says, or see what it asks for: tracewheel check PROFILE"
 
 
 def failed_words(trajectories: Sequence[Trajectory]) -> str:
-    """What ended the episodes that failed through no fault of the policy, where they are more than `SAID`; else "".
+    """What ended the episodes that failed through no fault of the policy, or in a program, where they are more than `SAID`.
 
     Raises:
+        ConfigError: all failed in the program of `rollout.harness`.
         DataError: more than `TOO_MANY` of them failed, most through the fault of the environment.
         InfrastructureError: the same, through the fault of a tool, a simulated user or the machine.
     """
+    broken = Counter(item.detail for item in trajectories if item.fault == "harness")
+    if broken and broken.total() == len(trajectories):
+        raise ConfigError(f"{_broken(broken, len(trajectories))}\n{HARNESS_ADVICE}")
     failed = [item for item in trajectories if item.stop_reason == INFRASTRUCTURE_FAILED or item.fault not in POLICY_FAULTS]
     words = _words((cause_of(item.detail, item.traceback) for item in failed), len(trajectories))
     if len(failed) <= TOO_MANY * len(trajectories):
-        return words
+        return "; ".join(filter(None, (words, _broken(broken, len(trajectories)))))
     (fault, _), *_ = Counter(item.fault for item in failed).most_common(1)
     if fault == "environment":
         raise DataError(f"{words}. What is left says too little: {ADVICE}")
     raise InfrastructureError(f"{words}, the fault of the {fault}. What is left says too little")
+
+
+def _broken(details: Counter[str], episodes: int) -> str:
+    """What most of the episodes ended by that failed in their program."""
+    if details.total() <= SAID * episodes:
+        return ""
+    (detail, most), *_ = details.most_common(1)
+    return f"{details.total()} of {episodes} episodes failed in the program of rollout.harness, {most} of them by {detail}"
 
 
 def missing_words(scores: Sequence[Score], trajectories: Path) -> str:

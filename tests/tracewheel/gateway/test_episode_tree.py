@@ -217,7 +217,6 @@ def test_limits_and_what_cannot_be_answered(talk):
     made = talk("one", "two", max_turns=1, max_tokens=200, max_turn_tokens=50)
     for messages, kind in [
         ([], "invalid_request"),
-        ([{"role": "assistant", "content": "I"}], "invalid_request"),
         ([user("long " * 300)], "context_length_exceeded"),
     ]:
         with pytest.raises(Refusal) as refused:
@@ -227,7 +226,7 @@ def test_limits_and_what_cannot_be_answered(talk):
     with pytest.raises(Refusal, match="rollout.max_turns"):
         made.ask([USER, said, user("x")])
     found = made.episode.record()
-    assert (found.limit, found.requests["asked"], found.requests["refused"], len(found.turns)) == ("max_turns", 5, 4, 1)
+    assert (found.limit, found.requests["asked"], found.requests["refused"], len(found.turns)) == ("max_turns", 4, 3, 1)
     made.gateway.close(made.episode)
     with pytest.raises(Refusal) as refused:
         made.ask([USER])
@@ -331,3 +330,64 @@ def test_a_recorded_session_of_an_agent_that_sums_up(talk):
     assert thrown == [3, 7, 11] and len(found.turns) == 15
     assert [number for number, turn in enumerate(found.turns) if turn.get("credit") == ""] == thrown
     assert [branch["reason"] for branch in found.branches].count("compaction") == 3
+
+
+def texts(found, renderer, sampled=False):
+    """The text of all tokens of an episode, or of those that were sampled."""
+    return renderer.decode([one for one, mask in zip(found.token_ids, found.action_mask, strict=True) if mask or not sampled])
+
+
+def test_a_stop_text_that_a_program_puts_back_is_the_turn_as_it_was(talk, renderer):
+    made = talk("x = 1</code>", "y = 2</code>", "done")
+    said = made.ask([USER], stop=("</code>",))
+    assert said["content"] == "x = 1"
+    messages = [USER, {**said, "content": "x = 1</code>"}, user("1")]
+    said = made.ask(messages, stop=("</code>",))
+    made.ask([*messages, {**said, "content": "y = 2</code> I call."}, user("2")])
+    found = made.episode.record()
+    assert found.branches == [] and found.requests["unmatched"] == 0
+    assert texts(found, renderer).count("</code>") == 2 and texts(found, renderer).count("</code> I call.<|im_end|>") == 1
+    assert "I call." not in texts(found, renderer, sampled=True)
+
+
+def test_a_turn_begins_with_the_programs_words_and_is_not_trained_on_them(talk, renderer):
+    made = talk(" one.", "two")
+    said = made.ask([USER], prefill="I am")
+    made.ask([USER, said, user("x")])
+    found = made.episode.record()
+    assert said["content"] == "I am one." and found.branches == []
+    assert texts(found, renderer).count("I am one.") == 1 and texts(found, renderer, sampled=True).startswith(" one.")
+    assert found.turns[0]["forced"] > 0
+
+
+def test_the_assistant_may_speak_last(talk):
+    made = talk("one", "two")
+    said = made.ask([USER])
+    made.ask([USER, said])
+    found = made.episode.record()
+    assert len(found.turns) == 2 and found.requests["unmatched"] == 0
+
+
+def test_a_title_beside_the_agent_is_neither_its_root_nor_rewarded(talk):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    made = talk("A title of it", "one", "two", "A short summary of all")
+    made.ask([{"role": "system", "content": "Name it."}, USER], model="small")
+    first = made.ask([SYSTEM, USER], tools=tools)
+    made.ask([SYSTEM, USER, first, user("x")], tools=tools)
+    made.ask([{"role": "system", "content": "Sum up."}, USER])
+    found = made.episode.record("auto")
+    assert [(branch["reason"], branch["agent"], branch["turns"]) for branch in found.branches] == [
+        ("", "", [1, 2]), ("side_request", "small", [0]), ("side_request", "", [3]),
+    ]  # fmt: skip
+    assert [turn.get("credit") for turn in found.turns] == ["", None, None, ""]
+    assert found.messages[-1]["content"] == "two"
+    assert [turn.get("credit") for turn in made.episode.record("all").turns] == [None] * 4
+    assert made.episode.record("per_agent").turns[3]["credit"].startswith("agent-")
+
+
+def test_an_answer_without_tools_that_the_agent_has_read_is_no_side_request(talk):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    made = talk("First look into the shed.", "one")
+    plan = made.ask([SYSTEM, user("plan")])
+    made.ask([SYSTEM, user(f"Do this: {plan['content']}")], tools=tools)
+    assert [turn.get("credit") for turn in made.episode.record("auto").turns] == [None, None]

@@ -11,7 +11,7 @@ import pytest
 
 from tracewheel.config import IngestConfig, IngestSections, RedactionConfig, RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError
-from tracewheel.engines.base import Sampling
+from tracewheel.engines.base import Generation, Sampling
 from tracewheel.engines.transformers import TransformersEngine
 from tracewheel.gateway.asking import ASKER, Asker
 from tracewheel.gateway.conversation_log import ConversationLog, LogRedaction
@@ -292,3 +292,63 @@ def test_a_reply_at_its_limit_is_logged_as_cut(serving, tmp_path):
     assert [message.get("unfinished") for message in logged["messages"]] == [None, None, "cut: length"]
     report = ingest(IngestConfig(paths=(str(tmp_path / "log"),)), tmp_path / "traces")
     assert report["kept"] == report["cut_turns"] == 1
+
+
+class SaysTheSame:
+    """A policy that says to all the same in the same place: a call, then a text after each message."""
+
+    policy_version = 1
+
+    def __init__(self, renderer):
+        self._renderer, self._asked, self._held = renderer, [], {}
+
+    @property
+    def idle(self):
+        return not self._asked
+
+    def submit(self, request):
+        held = self._held.get(request.session, [])
+        self._held[request.session] = [*(held if request.keep is None else held[: request.keep]), *request.new_ids]
+        self._asked.append(request)
+
+    def step(self):
+        request = self._asked.pop()
+        read = self._renderer.decode(self._held[request.session])
+        text = CALL if "wants a call" in read and "<tool_response>" not in read else "Very well."
+        ids = [*self._renderer.tokenizer.encode(text, add_special_tokens=False), self._renderer.end_of_turn_id]
+        self._held[request.session] += ids
+        return [Generation(request.session, ids, [-0.5] * len(ids), "stop", [1] * len(ids))]
+
+    def close(self, session):
+        self._held.pop(session, None)
+
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("opening", ["wants a call", "wants words"])
+def test_100_clients_of_whom_many_open_alike_have_100_whole_conversations(renderer, limits, tmp_path, opening):
+    thread = EngineThread(SaysTheSame(renderer))
+    config = limits.model_copy(update={"max_tokens": 4000})
+    door = ServingDoor(Served(thread, "one"), renderer, config, ConversationLog(tmp_path / "log"), frozenset([KEY]))
+
+    async def client(number):
+        messages = [{"role": "user", "content": f"{opening} {number % 20}"}]
+        for turn in range(4):
+            message = (await door.answer(KEY, ChatRequest(list(messages), TOOLS))).message
+            results = [
+                {"role": "tool", "tool_call_id": call["id"], "content": "a rake"} for call in message.get("tool_calls") or []
+            ]
+            messages += [message, *(results or [{"role": "user", "content": f"go on {turn}, says {number}"}])]
+            await asyncio.sleep(0.001 * (number * 7919 % 13))
+
+    async def all_clients():
+        await asyncio.gather(*map(client, range(100)))
+
+    asyncio.run(all_clients())
+    door.end_idle(0)
+    thread.close()
+    found = lines(tmp_path / "log")
+    assert len(found) == 100
+    assert [len(one["info"]["turns"]) for one in found] == [4] * 100
+    assert not any("branches" in one["info"] for one in found)

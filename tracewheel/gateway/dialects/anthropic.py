@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
@@ -24,6 +25,7 @@ from tracewheel.gateway.dialects.fields import (
     wrong_type,
     wrong_value,
 )
+from tracewheel.gateway.dialects.known_tools import known_tool
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
 from tracewheel.traces.readers.messages import read_arguments
@@ -46,11 +48,13 @@ def system_text(fields: Fields) -> str:
     return "".join(text for text in texts if not text.startswith(BILLING))
 
 
-def read_messages(fields: Fields) -> list[Message]:
-    """The messages in one form. The vendor's combine where an assistant's follow each other, and so do these.
+def read_messages(fields: Fields) -> tuple[list[Message], str]:
+    """The messages in one form, and what the turn begins with where the last is the assistant's (a prefill).
+
+    The vendor's combine where an assistant's follow each other, and so do these.
 
     Raises:
-        Refusal: there are none, one is wrong, or the last one is the assistant's.
+        Refusal: there are none, or one is wrong.
     """
     if fields.get("messages") is None:
         raise fields.missing("messages")
@@ -63,18 +67,21 @@ def read_messages(fields: Fields) -> list[Message]:
             raise wrong_value(last, ROLES, message.at("role"))
         if last == "assistant":
             turn = pending[0] if pending else _Turn()
-            turn.add(message)
-            pending = [turn]
+            if (summary := turn.add(message)) is not None:  # what came before a compaction is not read any more
+                messages = [{"role": "user", "content": summary}]
+            pending = [turn] if summary is None or turn.says else []
             continue
         messages += [turn.message() for turn in pending]
         pending = []
         messages += _said_by_user(message) if last == "user" else [{"role": last, "content": text_of(message, "content")}]
     if not last:
         raise refuse("at least one message is required", "messages")
+    prefill = ""
     if pending:
-        text = "This model does not support assistant message prefill. The conversation must end with a user message."
-        raise refuse(text, "messages")
-    return messages
+        messages.append(pending[0].message())
+        if not messages[-1].get("tool_calls") and messages[-1]["content"]:
+            prefill = messages.pop()["content"]
+    return messages, prefill
 
 
 class _Turn:
@@ -83,8 +90,9 @@ class _Turn:
     def __init__(self) -> None:
         self._text, self._thought, self._calls = "", "", list[dict[str, Any]]()
 
-    def add(self, message: Fields) -> None:
-        """Add a message's blocks."""
+    def add(self, message: Fields) -> str | None:
+        """Add a message's blocks; gives the summary of a compaction, before which nothing counts."""
+        summary = None
         for block in _logged_blocks(message):
             if isinstance(block, str):
                 self._text += block
@@ -96,8 +104,16 @@ class _Turn:
                     raise refuse("this endpoint has made no redacted thinking, and cannot read it", block.at("type"))
                 case "tool_use":
                     self._calls.append(tool_call(block.text("id"), block.text("name"), _arguments(block.needed("input"))))
+                case "compaction":
+                    summary, self._text, self._thought, self._calls = text_of(block, "content"), "", "", []
                 case _:
                     self._text += part_text(block)
+        return summary
+
+    @property
+    def says(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self._text or self._thought or self._calls)
 
     def message(self) -> Message:
         """The message in one form."""
@@ -144,26 +160,21 @@ def _result(block: Fields) -> str:
 
 
 def _user_text(block: Fields) -> str:
-    """The text of a text block, or of a document that is plain text."""
-    if block.text("type") == "document":
-        source = block.needed("source")
-        if source.text("type") == "text":
-            return source.text("data")
-        raise wrong_value(source.text("type"), ["text"], source.at("type"))
+    """The text of a block; a document's may be parts of text."""
+    source = block.inner("source")
+    if source is not None and source.get("type") == "content":
+        return text_of(source, "content")
     return part_text(block)
 
 
 READ = {"messages", "model", "max_tokens", "system", "stop_sequences", "stream", "temperature", "top_p", "tools", "tool_choice"}
-READ |= {"output_config"}
+READ |= {"output_config", "context_management"}
 # What is for the vendor's own accounts, caches and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"metadata", "service_tier", "cache_control", "thinking", "inference_geo", "speed", "diagnostics"}
 WITHOUT_EFFECT |= {"user_profile_id", "workspace_id"}
-# Claude Code asks to keep all thinking, which is what happens.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "container": (),
-    "top_k": (),
     "mcp_servers": ([],),
-    "context_management": ({}, {"edits": []}, {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}),
     "output_format": (),
 }
 STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
@@ -193,16 +204,18 @@ class AnthropicMessages(Dialect):
 
     def read_for_count(self, body: Any) -> ChatRequest:
         """The request whose tokens are to be counted: as `read`, without `max_tokens`."""
-        return self._read(Fields(body)).request
+        return self._read(Fields(body), counted=True).request
 
-    def _read(self, fields: Fields) -> Asked:
+    def _read(self, fields: Fields, *, counted: bool = False) -> Asked:
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
         output = fields.inner("output_config")
         if output is not None and output.get("format") is not None:
             raise unsupported("the model's text cannot be held to a schema here; offer a tool instead", output.at("format"))
+        _read_edits(fields)
         choice, parallel = _tool_choice(fields)
-        messages = read_messages(fields)
-        check_calls(messages, "messages")
+        messages, prefill = read_messages(fields)
+        if not counted:
+            check_calls(messages, "messages")
         if system := system_text(fields):
             messages.insert(0, {"role": "system", "content": system})
         request = ChatRequest(
@@ -216,6 +229,8 @@ class AnthropicMessages(Dialect):
             tool=choice.tool,
             must_call=choice.must_call,
             parallel=parallel,
+            prefill=prefill,
+            dropped=frozenset(fields.dropped),
         )
         return Asked(request, fields.value, fields.flag("stream"))
 
@@ -224,7 +239,7 @@ class AnthropicMessages(Dialect):
         reply = replies[0]
         return {
             **_head(asked, reply),
-            "content": _blocks(reply),
+            "content": _blocks(asked, reply),
             "stop_reason": _stop_reason(reply),
             "stop_sequence": reply.stop_sequence,
             "usage": {**_input_usage(reply), "output_tokens": len(reply.tokens)},
@@ -236,7 +251,7 @@ class AnthropicMessages(Dialect):
         message = {**_head(asked, reply), "content": [], "stop_reason": None, "stop_sequence": None}
         message["usage"] = {**_input_usage(reply), "output_tokens": 0}
         events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
-        for index, block in enumerate(_blocks(reply)):
+        for index, block in enumerate(_blocks(asked, reply)):
             opened, deltas = _opened(block, reply)
             events.append({"type": "content_block_start", "index": index, "content_block": opened})
             events += ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
@@ -269,13 +284,13 @@ def _head(asked: Asked, reply: ChatReply) -> dict[str, Any]:
     return {"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "model": asked.request.model}
 
 
-def _blocks(reply: ChatReply) -> list[dict[str, Any]]:
+def _blocks(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
     """What was said as blocks. Arguments that are no object are wrapped, as the vendor advises for broken ones."""
     blocks: list[dict[str, Any]] = []
     if thought := reply.message.get("reasoning_content"):
         signature = base64.b64encode(reply.id.encode()).decode()
         blocks.append({"type": "thinking", "thinking": thought, "signature": signature})
-    if text := reply.message.get("content"):
+    if text := (reply.message.get("content") or "").removeprefix(asked.request.prefill):
         blocks.append({"type": "text", "text": text, "citations": None})
     for call in reply.message.get("tool_calls") or ():
         function = call["function"]
@@ -288,7 +303,8 @@ def _blocks(reply: ChatReply) -> list[dict[str, Any]]:
 def _opened(block: dict[str, Any], reply: ChatReply) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as it begins, and what is added to it."""
     if block["type"] == "text":
-        deltas = [{"type": "text_delta", "text": piece.text} for piece in content_pieces(reply)]
+        pieces = content_pieces(replace(reply, message={**reply.message, "content": block["text"]}))
+        deltas = [{"type": "text_delta", "text": piece.text} for piece in pieces]
         return {**block, "text": ""}, deltas
     if block["type"] == "thinking":
         deltas = [{"type": "thinking_delta", "thinking": piece.text} for piece in reasoning_pieces(reply)]
@@ -320,16 +336,29 @@ def _input_usage(reply: ChatReply) -> dict[str, Any]:
     }
 
 
+def _read_edits(fields: Fields) -> None:
+    """Nothing is cleared or summarised on the way: a history that the vendor would cut is read whole."""
+    management = fields.inner("context_management")
+    for edit in management.objects("edits") if management else ():
+        kind = edit.text("type")
+        if (kind, edit.get("keep")) != ("clear_thinking_20251015", "all"):
+            fields.dropped.add(f"context_management.{kind}")
+
+
 def _tool_choice(fields: Fields) -> tuple[ToolChoice, bool]:
+    offered: list[dict[str, Any]] = []
     for tool in fields.objects("tools"):
-        if tool.optional_text("type") not in (None, "custom"):
-            text = "this endpoint has no tools of its own; declare a tool with a name and an input_schema"
-            raise unsupported(text, tool.at("type"))
+        if (kind := tool.optional_text("type")) not in (None, "custom"):
+            known = known_tool(kind, tool.text("name")) if tool.get("name") else None
+            offered += [known] if known else []
+            fields.dropped |= set() if known else {f"tools.{kind}"}
+            continue
         if not TOOL_NAME.fullmatch(tool.text("name")):
             raise refuse(f"String should match pattern '^{TOOL_NAME.pattern}$'", tool.at("name"))
         tool.needed("input_schema")
         tool.optional_text("description")
-    tools = checked_tools(fields.listed("tools"))
+        offered.append(tool.value)
+    tools = checked_tools(offered)
     choice = fields.inner("tool_choice")
     if choice is None:
         return choose(tools, "auto", "tool_choice"), True

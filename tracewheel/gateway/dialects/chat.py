@@ -23,7 +23,11 @@ from tracewheel.gateway.dialects.fields import (
     assistant,
     check_calls,
     checked_tools,
+    custom_call,
+    custom_input,
+    custom_names,
     openai_choice,
+    openai_tools,
     refuse,
     said,
     text_of,
@@ -101,8 +105,13 @@ def _choices(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
         if wanted is not None and not whole and piece.token is not None:
             choice["logprobs"] = logprob_list([piece.token], wanted)
         yield choice
+    customs = custom_names(asked.body)
     for index, call in enumerate(calls):
         function = call["function"]
+        if function["name"] in customs:
+            made = {"name": function["name"], "input": custom_input(function["arguments"])}
+            yield {"delta": {"tool_calls": [{"index": index, "id": call["id"], "type": "custom", "custom": made}]}}
+            continue
         opened = {"id": call["id"], "type": "function", "function": {"name": function["name"], "arguments": ""}}
         yield {"delta": {"tool_calls": [{"index": index, **opened}]}}
         for text in call_pieces(function["arguments"]):
@@ -166,8 +175,11 @@ def _reasoning(message: Fields) -> str:
 
 
 def _call(one: Fields) -> dict[str, Any]:
-    if one.choice("type", ["function"]) is None:
+    if one.choice("type", ["function", "custom"]) is None:
         raise one.missing("type")
+    if one.get("type") == "custom":
+        custom = one.needed("custom")
+        return custom_call(one.text("id"), custom.text("name"), custom.text("input"))
     function = one.needed("function")
     return tool_call(one.text("id"), function.text("name"), function.text("arguments"))
 
@@ -179,9 +191,6 @@ READ |= {"return_token_ids"}
 WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options"}
 WITHOUT_EFFECT |= {"prompt_cache_retention", "reasoning_effort", "verbosity"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "logit_bias": ({},),
     "modalities": (["text"],),
     "audio": (),
     "prediction": (),
@@ -226,6 +235,7 @@ class ChatCompletions(Dialect):
             parallel=fields.flag("parallel_tool_calls", True),
             logprobs=(alternatives or 0) if wants_logprobs else None,
             seed=fields.whole("seed", -(2**63)),
+            dropped=frozenset(fields.dropped),
         )
         fields.flag("return_token_ids")
         return Asked(request, fields.value, fields.flag("stream"), fields.whole("n", 1, MOST_ANSWERS) or 1)
@@ -255,6 +265,10 @@ def _choice(asked: Asked, reply: ChatReply, index: int) -> dict[str, Any]:
     whole = bool(asked.body.get("return_token_ids"))
     choice: dict[str, Any] = {"index": index, "message": {**said(reply.message), "refusal": None}, "logprobs": None}
     choice["finish_reason"] = reply.finish_reason
+    customs = custom_names(asked.body)
+    for call in choice["message"].get("tool_calls") or ():
+        if (name := call["function"]["name"]) in customs:
+            call |= {"type": "custom", "custom": {"name": name, "input": custom_input(call.pop("function")["arguments"])}}
     if asked.request.logprobs is not None:
         tokens = list(reply.tokens) if whole else content_tokens(reply)
         choice["logprobs"] = logprob_list(tokens, asked.request.logprobs)
@@ -264,11 +278,4 @@ def _choice(asked: Asked, reply: ChatReply, index: int) -> dict[str, Any]:
 
 
 def _tool_choice(fields: Fields) -> ToolChoice:
-    for tool in fields.objects("tools"):
-        if tool.text("type") != "function":
-            raise wrong_value(tool.text("type"), ["function"], tool.at("type"))
-        function = tool.needed("function")
-        function.text("name")
-        function.inner("parameters")
-        function.optional_text("description")
-    return openai_choice(fields, checked_tools(fields.listed("tools")), nested=True)
+    return openai_choice(fields, checked_tools(openai_tools(fields, nested=True)), nested=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from tracewheel.core.strict_json import parse_json
+from tracewheel.gateway.dialects.fields import CUSTOM
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken
 
 CALLS, RESPONSES, ITEMS = 10_000, 1_000, 20_000  # the most that are kept for a key; the oldest go first
@@ -75,7 +76,9 @@ class Said:
         if not texts or function["arguments"] in texts:
             return call
         value = _value(function["arguments"])
-        same = next((text for text in texts if value is not None and _value(text) == value), function["arguments"])
+        same = next(
+            (text for text in texts if value is not None and value in (_value(text), {CUSTOM: text})), function["arguments"]
+        )
         return {**call, "function": {**function, "arguments": same}}
 
 

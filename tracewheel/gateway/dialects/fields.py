@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracewheel.gateway.exchange import Message, Refusal
+from tracewheel.traces.readers.content import arguments_text
+from tracewheel.traces.readers.media import placeholder
+from tracewheel.traces.readers.messages import read_arguments
 from tracewheel.traces.readers.tools import as_tools
 
 NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
@@ -38,21 +41,28 @@ def unsupported(what: str, param: str) -> Refusal:
     return refuse(f"Unsupported parameter: '{param}': {what}.", param, "unsupported_parameter")
 
 
+# How the vendors and other servers draw tokens. The door draws as its profile says, whatever a program asks.
+SAMPLING = {"top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "length_penalty", "logit_bias"}
+SAMPLING |= {"min_tokens", "chat_template_kwargs"}
+
+
 class Fields:
     """An object in a request body. A field that is null counts as not given, as the vendors have it.
 
     Args:
         value: The value, which must be an object.
         path: Where it stands, as in `messages[2]`; empty for the body itself.
+        dropped: What of the whole body is left out; all its objects share it.
 
     Raises:
         Refusal: from all methods, where a field has another type or value than it may.
     """
 
-    def __init__(self, value: Any, path: str = "") -> None:
+    def __init__(self, value: Any, path: str = "", dropped: set[str] | None = None) -> None:
         if not isinstance(value, dict):
             raise wrong_type(value, "an object", path or "body")
         self.value, self.path = value, path
+        self.dropped = set() if dropped is None else dropped
 
     def at(self, name: str) -> str:
         """Where a field stands."""
@@ -130,7 +140,7 @@ class Fields:
     def inner(self, name: str) -> Fields | None:
         """An object, or None."""
         found = self.value.get(name)
-        return None if found is None else Fields(found, self.at(name))
+        return None if found is None else Fields(found, self.at(name), self.dropped)
 
     def needed(self, name: str) -> Fields:
         """An object that must be given."""
@@ -151,7 +161,7 @@ class Fields:
     def objects(self, name: str) -> Iterator[Fields]:
         """The objects of a list."""
         for position, one in enumerate(self.listed(name)):
-            yield Fields(one, f"{self.at(name)}[{position}]")
+            yield Fields(one, f"{self.at(name)}[{position}]", self.dropped)
 
     def texts(self, name: str, most: int | None = None) -> tuple[str, ...]:
         """A list of texts, or a bare text as a list of one."""
@@ -176,7 +186,9 @@ class Fields:
             neutral: Fields that this door has not, with the values that ask for nothing.
         """
         for name, value in self.value.items():
-            if name in neutral:
+            if name in SAMPLING:
+                self.dropped |= {name} if value else set()
+            elif name in neutral:
                 if value is not None and value not in neutral[name]:
                     allowed = "".join(f", {one!r} is accepted" for one in neutral[name][:1])
                     raise unsupported(f"not supported by this endpoint{allowed}", self.at(name))
@@ -184,6 +196,7 @@ class Fields:
                 raise refuse(f"Unknown parameter: '{self.at(name):.80}'.", self.at(name)[:80], "unknown_parameter")
 
 
+CUSTOM = "input"  # the argument of a custom tool
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -230,15 +243,19 @@ def text_of(fields: Fields, name: str) -> str:
 
 
 def part_text(part: Fields) -> str:
-    """The text of a content part.
+    """The text of a content part; what stands for an image, audio or a file.
 
     Raises:
-        Refusal: the part is an image, audio, a file, or unknown.
+        Refusal: the part is unknown.
     """
     kind = part.text("type")
     if kind not in TEXT_PARTS:
-        text = f"Invalid value: {kind!r:.80}. This model reads text only; supported values are: 'text'."
-        raise refuse(text, part.at("type"), "invalid_value")
+        shown = placeholder(part.value)
+        if shown is None:
+            raise wrong_value(kind, ("text",), part.at("type"))
+        if shown.startswith("["):  # a file of text is text
+            part.dropped.add(kind)
+        return shown
     return part.text("refusal" if kind == "refusal" else "text")
 
 
@@ -252,6 +269,53 @@ def checked_tools(tools: list[dict[str, Any]], name: str = "tools") -> list[dict
     if len(shaped) != len(tools):
         raise refuse(f"Invalid '{name}': tool names must be unique.", name, "invalid_value")
     return [{**tool, "function": _shown(tool["function"])} for tool in shaped]
+
+
+def custom_tool(tool: Fields) -> dict[str, Any]:
+    """A tool that takes any text, as a function with one text; a grammar that the text is to follow is told, not enforced."""
+    form = tool.inner("format") or Fields({})
+    grammar = form.inner("grammar") or form
+    if grammar.get("definition") is not None:
+        tool.dropped.add("tools.custom.format")
+    told = [tool.optional_text("description"), grammar.optional_text("definition")]
+    text = {"type": "object", "properties": {CUSTOM: {"type": "string"}}, "required": [CUSTOM]}
+    shown: dict[str, Any] = {"name": tool.text("name"), "description": "\n\n".join(filter(None, told)), "parameters": text}
+    return {"type": "function", "function": shown}
+
+
+def custom_input(arguments: str) -> str:
+    """The text that a call gives a custom tool; arguments that are none are given as they are."""
+    given = read_arguments(arguments)
+    text = given.get(CUSTOM) if given is not None and len(given) == 1 else None
+    return text if isinstance(text, str) else arguments
+
+
+def custom_call(identity: str, name: str, text: str) -> dict[str, Any]:
+    """A call of a custom tool as a call of its function."""
+    return tool_call(identity, name, arguments_text({CUSTOM: text}))
+
+
+def openai_tools(fields: Fields, *, nested: bool) -> list[dict[str, Any]]:
+    """The tools that a policy can call, in OpenAI's form: functions, and custom tools as functions; others are dropped."""
+    offered: list[dict[str, Any]] = []
+    for tool in fields.objects("tools"):
+        kind = tool.text("type")
+        if kind == "custom":
+            offered.append(custom_tool(tool.needed("custom") if nested else tool))
+        elif kind != "function":
+            fields.dropped.add(f"tools.{kind:.40}")
+        else:
+            function = tool.needed("function") if nested else tool
+            function.text("name")
+            function.inner("parameters")
+            function.optional_text("description")
+            offered.append(tool.value)
+    return offered
+
+
+def custom_names(body: dict[str, Any]) -> set[str]:
+    """The names of a request's custom tools, whose calls are answered in a form of their own."""
+    return {(tool.get("custom") or tool)["name"] for tool in body.get("tools") or () if tool["type"] == "custom"}
 
 
 def _shown(function: dict[str, Any]) -> dict[str, Any]:
@@ -344,13 +408,14 @@ def openai_choice(fields: Fields, tools: list[dict[str, Any]], *, nested: bool) 
         raise wrong_type(given, "one of a string or an object", PARAM)
     choice = Fields(given, PARAM)
 
-    def name_of(holder: Fields) -> str:
-        return (holder.needed("function") if nested else holder).text("name")
-
-    if choice.text("type") == "function":
-        return choose(tools, "required", PARAM, [name_of(choice)])
+    if choice.text("type") in ("function", "custom"):
+        named = choice.needed(choice.text("type")) if nested else choice
+        return choose(tools, "required", PARAM, [named.text("name")])
     if choice.text("type") != "allowed_tools":
         raise wrong_value(choice.text("type"), ["function", "allowed_tools"], f"{PARAM}.type")
     allowed = choice.needed("allowed_tools") if nested else choice
-    names = [name_of(tool) for tool in allowed.objects("tools")]
+    holders = [tool.needed(tool.text("type")) if nested else tool for tool in allowed.objects("tools")]
+    names = [holder.text("name") for holder in holders if holder.get("name")]  # of the vendor's own tools none is offered
+    offered = [tool["function"]["name"] for tool in tools]
+    names = [name for name in names if name in offered] or names
     return choose(tools, allowed.choice("mode", ["auto", "required"]) or "auto", PARAM, names)

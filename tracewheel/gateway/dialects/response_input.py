@@ -10,6 +10,7 @@ from tracewheel.gateway.dialects.dialect import Said
 from tracewheel.gateway.dialects.fields import (
     Fields,
     assistant,
+    custom_call,
     refuse,
     text_of,
     tool_call,
@@ -20,7 +21,8 @@ from tracewheel.gateway.dialects.fields import (
 from tracewheel.gateway.exchange import Message
 
 ROLES = ("user", "assistant", "system", "developer")
-ITEMS = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
+ITEMS: tuple[str, ...] = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
+ITEMS += ("custom_tool_call", "custom_tool_call_output")
 SEAL = b"tracewheel:"
 
 
@@ -89,7 +91,9 @@ class _Reader:
                 self._thought += self._reasoning(item)
             case "function_call":
                 self._calls.append(tool_call(item.text("call_id"), item.text("name"), item.text("arguments")))
-            case "function_call_output":
+            case "custom_tool_call":
+                self._calls.append(custom_call(item.text("call_id"), item.text("name"), item.text("input")))
+            case "function_call_output" | "custom_tool_call_output":
                 self._end_turn()
                 self._messages.append(tool_reply(item.text("call_id"), _output(item)))
             case "message":

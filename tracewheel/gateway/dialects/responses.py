@@ -22,7 +22,10 @@ from tracewheel.gateway.dialects.fields import (
     ToolChoice,
     check_calls,
     checked_tools,
+    custom_input,
+    custom_names,
     openai_choice,
+    openai_tools,
     unsupported,
     wrong_value,
 )
@@ -30,6 +33,7 @@ from tracewheel.gateway.dialects.fields import said as shown
 from tracewheel.gateway.dialects.response_input import earlier_messages, read_input, sealed
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal, SampledToken
 
+EMPTY: dict[str, Any] = {"content": [], "arguments": "", "input": ""}  # what an item begins with in a stream
 ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -50,15 +54,18 @@ def make_output(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
         if asked.request.logprobs is not None:
             part["logprobs"] = [logprob(token, asked.request.logprobs, with_bytes=True) for token in content_tokens(reply)]
         items.append({"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "status": status, "content": [part]})
+    customs = custom_names(asked.body)
     for index, call in enumerate(calls):
+        name, given = call["function"]["name"], call["function"]["arguments"]
+        kind, prefix, field = ("custom_tool_call", "ctc", "input") if name in customs else ("function_call", "fc", "arguments")
         items.append(
             {
-                "id": f"fc_{reply.id}_{index}",
-                "type": "function_call",
+                "id": f"{prefix}_{reply.id}_{index}",
+                "type": kind,
                 "status": status,
                 "call_id": call["id"],
-                "name": call["function"]["name"],
-                "arguments": call["function"]["arguments"],
+                "name": name,
+                field: custom_input(given) if field == "input" else given,
             }
         )
     return items
@@ -88,7 +95,7 @@ def response_events(asked: Asked, reply: ChatReply, opening: dict[str, Any], who
     """All events: `opening` is the answer before anything was said, `whole` the complete one."""
     events: list[dict[str, Any]] = [{"type": f"response.{state}", "response": opening} for state in ("created", "in_progress")]
     for index, item in enumerate(whole["output"]):
-        before = {**item, "status": "in_progress", **({"content": []} if "content" in item else {"arguments": ""})}
+        before = {**item, "status": "in_progress", **{name: empty for name, empty in EMPTY.items() if name in item}}
         before.pop("encrypted_content", None)
         events.append({"type": "response.output_item.added", "output_index": index, "item": before})
         place = {"item_id": item["id"], "output_index": index}
@@ -100,6 +107,11 @@ def response_events(asked: Asked, reply: ChatReply, opening: dict[str, Any], who
 
 def _within(item: dict[str, Any], reply: ChatReply, wanted: int | None) -> Iterator[dict[str, Any]]:
     """What happens to an item between its beginning and its end."""
+    if item["type"] == "custom_tool_call":
+        for text in call_pieces(item["input"]):
+            yield {"type": "response.custom_tool_call_input.delta", "delta": text}
+        yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
+        return
     if item["type"] == "function_call":
         for text in call_pieces(item["arguments"]):
             yield {"type": "response.function_call_arguments.delta", "delta": text}
@@ -125,17 +137,26 @@ def _part(what: str, part: dict[str, Any]) -> dict[str, Any]:
 
 
 READ = {"input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream", "text"}
-READ |= {"temperature", "top_p", "top_logprobs", "include", "previous_response_id", "store", "metadata", "reasoning", "user"}
+READ |= {
+    "truncation",
+    "temperature",
+    "top_p",
+    "top_logprobs",
+    "include",
+    "previous_response_id",
+    "store",
+    "metadata",
+    "reasoning",
+    "user",
+}
 # What is for the vendor's own accounts, caches, tools and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
-WITHOUT_EFFECT |= {"max_tool_calls", "stream_options", "client_metadata"}
+WITHOUT_EFFECT |= {"max_tool_calls", "stream_options", "client_metadata", "context_management"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "background": (False,),
     "background_options": (),
     "conversation": (),
-    "context_management": ([],),
     "prompt": (),
-    "truncation": ("disabled",),
     "moderation": (),
     "image": (),
     "access_programs": (),
@@ -166,6 +187,10 @@ class Responses(Dialect):
         for position, one in enumerate(includes := fields.texts("include")):
             if one not in INCLUDES:
                 raise wrong_value(one, INCLUDES, f"include[{position}]")
+        if fields.choice("truncation", ["auto", "disabled"]) == "auto":  # what is too long is refused all the same
+            fields.dropped.add("truncation")
+        if fields.listed("context_management"):
+            fields.dropped.add("context_management")
         fields.inner("reasoning")
         fields.inner("metadata")
         fields.flag("store", True)
@@ -185,6 +210,7 @@ class Responses(Dialect):
             must_call=choice.must_call,
             parallel=fields.flag("parallel_tool_calls", True),
             logprobs=(alternatives or 0) if alternatives is not None or LOGPROBS in includes else None,
+            dropped=frozenset(fields.dropped),
         )
         return Asked(request, fields.value, fields.flag("stream"), history=history)
 
@@ -255,11 +281,4 @@ def response_head(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any
 
 
 def _tool_choice(fields: Fields) -> ToolChoice:
-    for tool in fields.objects("tools"):
-        if tool.text("type") != "function":
-            text = "this endpoint has no tools of its own; supported values are: 'function'"
-            raise unsupported(text, tool.at("type"))
-        tool.text("name")
-        tool.inner("parameters")
-        tool.optional_text("description")
-    return openai_choice(fields, checked_tools(fields.listed("tools")), nested=False)
+    return openai_choice(fields, checked_tools(openai_tools(fields, nested=False)), nested=False)

@@ -69,7 +69,8 @@ def check_room(looked: Looked) -> Iterator[Line]:
         return
     warning = check_prompts(RolloutSections.of(looked.config), looked.tasks)
     says = f"leave room for turns of {looked.config.rollout.max_turn_tokens} tokens in {looked.config.rollout.max_tokens}"
-    yield Line("prompts", "warning" if warning else "ok", warning or says)
+    is_wrong = warning and not looked.config.rollout.harness
+    yield Line("prompts", "warning" if is_wrong else "ok", warning or says)
 
 
 def _memory(folder: Path) -> Iterator[Line]:

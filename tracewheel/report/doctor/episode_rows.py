@@ -60,6 +60,7 @@ def episode_rows(
                 "task_id": row["task_id"],
                 "group": row["group"],
                 "stop_reason": row["stop_reason"],
+                **({"broken": row["detail"]} if row.get("fault") == "harness" else {}),
                 **_marks(by_id.get(row["id"])),
                 **_tokens(row, turns, end_of_turn),
                 **steps_of(json.loads(row["messages"]), turns, tools),

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import signal
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
-from tracewheel.config import RolloutConfig
+from tracewheel.config import RedactionConfig, RolloutConfig
+from tracewheel.core.errors import SecretError
 from tracewheel.core.forks import positions
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import INFRASTRUCTURE_FAILED, StopReason, Trajectory, content_hash
 from tracewheel.gateway.live_episode import EpisodeTokens
 from tracewheel.rollout.episode import Ending, EpisodeSpec, Stop
 from tracewheel.rollout.harness.programs import ProgramEnd
+from tracewheel.traces.redaction.redactor import Redactor
 
 # What whoever runs the machine sends; a program that ends by another signal has crashed.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 PROGRAM = "program"
 LARGEST_RESULT = 1 << 20
-LONGEST_LINE = 300
+LINES, LONGEST_LINE = 10, 300  # of what a program said last
+_NOISE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+# What no two episodes have in common, so that equal failures have equal words.
+_OWN = (
+    (re.compile(r"/\S*?/tracewheel-[^/\s]+/\d+"), "$TMPDIR"),
+    (re.compile(r"tw-\d+-[\w-]+"), "KEY"),
+    (re.compile(r"/e/\d+"), "/e/N"),
+)
 
 
 def stop_of(end: ProgramEnd, tokens: EpisodeTokens, cut_off: bool) -> Stop:
@@ -41,13 +52,18 @@ def stop_of(end: ProgramEnd, tokens: EpisodeTokens, cut_off: bool) -> Stop:
         return Stop("harness_failed", f"the program crashed with {name}", fault="harness")
     if tokens.refused.get("server_error"):
         return Stop(INFRASTRUCTURE_FAILED, "the engine failed at a request", fault="machine")
+    if tokens.limit and not tokens.turns:
+        return Stop("harness_failed", f"its first request was refused: {tokens.refusal}", fault="harness")
     if tokens.limit:
         return Stop(cast(StopReason, tokens.limit), "the program asked for more than the limit allows", fault="model")
     if end.exit_code:
-        return Stop("harness_failed", f"exit code {end.exit_code}{_last_line(end.errors)}", fault="harness")
+        return Stop("harness_failed", f"exit code {end.exit_code}{_last_lines(end)}", fault="harness")
     if not tokens.turns:
-        refused = "".join(f"; {count} requests were refused: {kind}" for kind, count in sorted(tokens.refused.items()))
-        return Stop("harness_failed", f"the program never got an answer of the model{refused}", fault="harness")
+        count = sum(tokens.refused.values())
+        refused = f"; {count} requests were refused, the last: {tokens.refusal}" if count else ""
+        return Stop(
+            "harness_failed", f"the program never got an answer of the model{refused}{_last_lines(end)}", fault="harness"
+        )
     return Stop("max_tokens", fault="model") if cut_off else Stop("finished")
 
 
@@ -103,6 +119,20 @@ def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, open
     )
 
 
-def _last_line(errors: str) -> str:
-    lines = errors.strip().splitlines()
-    return f": {lines[-1][:LONGEST_LINE]}" if lines else ""
+def _last_lines(end: ProgramEnd) -> str:
+    """The last lines of a program's errors, else of its output, without what is secret or its episode's own."""
+    told = _NOISE.sub("", end.errors if end.errors.strip() else end.output)
+    lines = [line.rstrip()[:LONGEST_LINE] for line in told.splitlines() if line.strip()][-LINES:]
+    text = "\n".join(lines)
+    for own, word in _OWN:
+        text = own.sub(word, text)
+    try:
+        text = _redactor().record_bytes(text.encode("utf-8", "replace"))[0].decode()
+    except SecretError:
+        text = "(what it said holds a secret)"
+    return f": {text}" if text else ""
+
+
+@functools.cache
+def _redactor() -> Redactor:
+    return Redactor(RedactionConfig())

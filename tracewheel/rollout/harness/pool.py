@@ -125,6 +125,10 @@ class HarnessPool:
         """Continue with this policy, also under running programs: each token knows its version."""
         self._engine.call(lambda engine: engine.update_weights(policy)).result()
 
+    def live(self, number: int) -> LiveEpisode:
+        """The episode at the gateway of one that has begun."""
+        return self._running[number].live
+
     def begin(self, number: int, spec: EpisodeSpec) -> None:
         """Begin an episode under a number that no open episode has."""
         self._waiting.append((number, spec))

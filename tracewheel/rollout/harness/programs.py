@@ -358,6 +358,6 @@ def find_program(command: Sequence[str], cwd: str | None, pythons: Sequence[str]
         raise ConfigError(
             f"rollout.harness.command: there is no program {name!r} that can be run; install it, or give its path"
         )
-    if rest and rest[0].endswith(".py") and not (folder / rest[0]).is_file():
+    if rest and rest[0].endswith(".py") and "{" not in rest[0] and not (folder / rest[0]).is_file():
         raise ConfigError(f"rollout.harness.command: there is no file {rest[0]} in {folder.resolve()}; set rollout.harness.cwd")
     return [found, *rest]

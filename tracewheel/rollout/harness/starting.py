@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from tracewheel.config import HarnessConfig
 from tracewheel.config.rollout import PYTHONS
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Task
+from tracewheel.gateway.exchange import MODEL
 from tracewheel.gateway.live_episode import LiveEpisode
 from tracewheel.rollout.episode import Opened
 from tracewheel.rollout.harness.programs import ProgramStart, find_program
@@ -30,8 +32,10 @@ DEFAULTS = {
     "no_proxy": "127.0.0.1,localhost",
 }
 TASK_FILE, RESULT_FILE = "task.json", "result.json"
+WORKDIR, CONFIG = "workdir", "config"  # folders of an episode, and what stands for them
 LONGEST_VARIABLE = 120_000  # bytes; Linux refuses a variable of over 128 KiB
 MEGABYTE = 1 << 20
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Starter:
@@ -51,7 +55,7 @@ class Starter:
         self._config = config
         self.base = {name: given[name] for name in HARMLESS if name in given} | DEFAULTS
         self.base |= {name: given[name] for name in config.pass_env} | config.env
-        self.cwd = str(Path(config.cwd).resolve()) if config.cwd else None
+        self.cwd = str(Path(config.cwd).resolve()) if config.cwd not in (None, f"{{{WORKDIR}}}") else None
         self.command = find_program(config.command, self.cwd, PYTHONS, self.base.get("PATH", os.defpath))
 
     @property
@@ -102,14 +106,34 @@ class Starter:
             env["TRACEWHEEL_TOOLS_URL"] = live.anthropic_url
             if config.tools == "mcp":
                 env["TRACEWHEEL_MCP_URL"] = f"{live.anthropic_url}/mcp"
+        own = {
+            "prompt": task.prompt,
+            "model": MODEL,
+            "openai_url": live.openai_url,
+            "anthropic_url": live.anthropic_url,
+            "mcp_url": f"{live.anthropic_url}/mcp",
+            "key": live.key,
+            **{name: str(folder / name) for name in (WORKDIR, CONFIG)},
+        }
+        for name in (WORKDIR, CONFIG):
+            (folder / name).mkdir()
+        for name, text in config.files.items():
+            written = folder / CONFIG / name
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_text(_filled(text, own), encoding="utf-8")
         return ProgramStart(
-            self.command,
-            env,
-            self.cwd,
+            [_filled(word, own) for word in self.command],
+            {name: _filled(value, own) if name in config.env else value for name, value in env.items()},
+            self.cwd if self.cwd or not config.cwd else own[WORKDIR],
             str(file) if config.task_on == "stdin" else None,
             config.seconds,
             memory=config.memory_mb and config.memory_mb * MEGABYTE,
         )
+
+
+def _filled(text: str, own: Mapping[str, str]) -> str:
+    """A text with what an episode has of its own; other braces stay, and so do those in the prompt."""
+    return _PLACE.sub(lambda found: own.get(found[1], found[0]), text)
 
 
 def public_task(task: Task, opened: Opened | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class ScriptedDoor:
     """Answers with its script, one entry a request: seconds to wait, and a reply or an exception."""
 
     def __init__(self):
-        self.script, self.requests, self.keys = [], [], []
+        self.script, self.requests, self.keys, self.told = [], [], [], []
         self.outcomes = Counter()
         self.at_once = self.most_at_once = 0
         self._numbers = itertools.count()
@@ -51,6 +51,9 @@ class ScriptedDoor:
 
     def admits(self, key, episode):
         return (key, episode) in {(KEY, EPISODE), (KEY, None), (OTHER_KEY, "second"), (OTHER_KEY, None)}
+
+    def refused(self, key, refusal):
+        self.told.append(refusal)
 
     def models(self, key):
         return ["tiny", "tiny/planner"]
@@ -83,6 +86,9 @@ class Replaceable:
 
     def admits(self, key, episode):
         return self.door.admits(key, episode)
+
+    def refused(self, key, refusal):
+        self.door.refused(key, refusal)
 
     def models(self, key):
         return self.door.models(key)

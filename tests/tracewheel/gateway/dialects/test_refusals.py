@@ -17,8 +17,6 @@ CALLING = {
     "role": "assistant",
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
 }
-IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
-AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
 
 
 def told(content):
@@ -41,10 +39,9 @@ CHAT_CASES = [
     ({"messages": [USER, CALLING, USER]}, "messages", None),
     ({"messages": [USER, CALLING]}, "messages", None),
     (told(7), "messages[1].content", "invalid_type"),
-    (told([IMAGE]), "messages[1].content[0].type", "invalid_value"),
-    (told([{"type": "text", "text": "Hear:"}, AUDIO]), "messages[1].content[1].type", "invalid_value"),
     (told([{"type": "text"}]), "messages[1].content[0].text", "missing_required_parameter"),
-    ({"tools": [{"type": "custom", "custom": {"name": "find"}}]}, "tools[0].type", "invalid_value"),
+    ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].custom.name", "missing_required_parameter"),
+    (told([{"type": "hologram"}]), "messages[1].content[0].type", "invalid_value"),
     ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", "missing_required_parameter"),
     ({"tools": [FUNCTION, FUNCTION]}, "tools", "invalid_value"),
     ({"tools": [FUNCTION], "tool_choice": "sometimes"}, "tool_choice", "invalid_value"),
@@ -53,8 +50,6 @@ CHAT_CASES = [
     ({"functions": [{"name": "find"}]}, "functions", "unsupported_parameter"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format", "unsupported_parameter"),
     ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
-    ({"frequency_penalty": 0.5}, "frequency_penalty", "unsupported_parameter"),
-    ({"logit_bias": {"5": -100}}, "logit_bias", "unsupported_parameter"),
     ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
     ({"temperature": 3}, "temperature", "integer_above_max_value"),
     ({"top_p": -0.1}, "top_p", "decimal_below_min_value"),
@@ -75,16 +70,15 @@ RESPONSE_CASES = [
     ({"input": None}, "input", "missing_required_parameter"),
     ({"input": 5}, "input", "invalid_type"),
     ({"input": [{"type": "computer_call"}]}, "input[0].type", "invalid_value"),
-    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", "invalid_value"),
     ({"input": [{"type": "function_call_output", "call_id": "a", "output": "x"}]}, "input", None),
     ({"input": [{"type": "function_call", "call_id": "a", "name": "find", "arguments": "{}"}]}, "input", None),
     ({"input": [{"type": "item_reference", "id": "rs_none"}]}, "input", "item_not_found"),
     ({"previous_response_id": "resp_none"}, "previous_response_id", "previous_response_not_found"),
-    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_parameter"),
     ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
+    ({"truncation": "sometimes"}, "truncation", "invalid_value"),
+    ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "tool_choice.type", "invalid_value"),
     ({"background": True}, "background", "unsupported_parameter"),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
-    ({"truncation": "auto"}, "truncation", "unsupported_parameter"),
     ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}}}, "text.format", "unsupported_parameter"),
     ({"include": ["everything"]}, "include[0]", "invalid_value"),
     ({"stop": "x"}, "stop", "unknown_parameter"),
@@ -93,27 +87,17 @@ CLAUDE_CASES = [
     ({"max_tokens": None}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"messages": []}, "messages"),
-    ({"messages": [USER, {"role": "assistant", "content": "I am"}]}, "messages"),
     ({"messages": [{"role": "robot", "content": ""}]}, "messages.0.role"),
-    (told([{"type": "image", "source": {"type": "url", "url": "http://x"}}]), "messages.1.content.0.type"),
-    (
-        told([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}]),
-        "messages.1.content.0.content.0.type",
-    ),
     (told([{"type": "tool_result", "tool_use_id": "a", "content": "x"}]), "messages"),
     (
         {"messages": [{"role": "assistant", "content": [{"type": "redacted_thinking", "data": ""}]}, USER]},
         "messages.0.content.0.type",
     ),
-    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type"),
     ({"tools": [{"name": "find"}]}, "tools.0.input_schema"),
     ({"tools": [{"name": "find it", "input_schema": {}}]}, "tools.0.name"),
     ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
-    ({"top_k": 5}, "top_k"),
-    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"),
     ({"temperature": 1.5}, "temperature"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
-    ({"frequency_penalty": 0}, "frequency_penalty"),
 ]
 
 

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.report.doctor import Iteration, RunRecords
+from tracewheel.report.doctor.checks.episodes import broken_programs
 from tracewheel.report.doctor.checks.intake import fidelity
 
 METRICS = {"fidelity": 1.0, "requests": 100.0, "requests_unmatched": 0.0, "lost_tokens": 0.0}
@@ -27,3 +28,15 @@ def test_what_is_said_of_an_update(config, changed, severity, iterations):
 
 def test_a_run_without_programs_is_not_checked(config):
     assert fidelity(RunRecords(config)).severity == "not_checked"
+
+
+def test_programs_that_fail_are_named(config):
+    def found(*details):
+        episodes = pd.DataFrame({"iteration": 1, "stop_reason": "finished", "broken": list(details)})
+        return broken_programs(RunRecords(config, [Iteration(1, episodes, {})]))
+
+    finding = found(*["exit code 1: no luck"] * 2, "exit code 2", *[None] * 17)
+    assert (finding.severity, finding.iterations) == ("warning", (1,))
+    assert (finding.evidence["most often"], finding.evidence["so many"]) == ("exit code 1: no luck", 2)
+    assert found("exit code 1", *[None] * 29).severity == "healthy"
+    assert broken_programs(RunRecords(config)).severity == "not_checked"

@@ -7,11 +7,15 @@ import time
 
 import pytest
 
+from tracewheel.config import RolloutConfig
+from tracewheel.config.sections import RolloutSections
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.types import Task
 from tracewheel.environments import Observation
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.rollout.harness.probe import probe
 from tracewheel.rollout.harness.starting import Starter, public_task
+from tracewheel.rollout.rollout import rollout_metrics
 
 # A client of a few lines: it starts in a twentieth of the time of a vendor's.
 CLIENT = """
@@ -110,7 +114,12 @@ BROKEN = {
     "prints": ("while True: print('x' * 1000)", "harness_failed", "harness", "over 3 s (rollout.harness.seconds)"),
     "cut off": ("ask(task['messages'])", "max_tokens", "model", ""),
     "too many turns": ("[ask(task['messages']) for _ in range(5)]", "max_turns", "model", "more than the limit"),
-    "too long": ("ask([{'role': 'user', 'content': 'long ' * 900}])", "max_tokens", "model", "more than the limit allows"),
+    "too long": (
+        "ask([{'role': 'user', 'content': 'long ' * 900}])",
+        "harness_failed",
+        "harness",
+        "first request was refused: the mess",
+    ),
     "asks for ever": ("while True: ask('garbage')", "harness_failed", "harness", "over 50 requests"),
 }
 
@@ -315,3 +324,44 @@ ask(task["messages"])
     ((_, trajectory),) = found
     assert [turn["policy_version"] for turn in trajectory.turns] == [0, 7] and trajectory.policy_version == 0
     assert trajectory.forks, "the same question again is another row of the same tree"
+
+
+def test_the_detail_is_its_last_lines_without_secrets_and_what_is_its_own(run):
+    found = run(
+        """
+print("Traceback\\n  in work\\n\\x1b[31mfailed in", os.environ["TMPDIR"], file=sys.stderr)
+sys.exit("key sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 5 + " of " + os.environ["OPENAI_API_KEY"])
+"""
+    )
+    first, *middle, last = found.detail.splitlines()
+    assert first == "exit code 1: Traceback" and middle == ["  in work", "failed in $TMPDIR"]
+    assert "a1B2c3D4" not in last and last.endswith("of KEY")
+
+
+def test_a_request_that_cannot_be_read_is_counted_by_its_field(run):
+    found = run("ask('garbage'); ask(task['messages'])")
+    assert found.requests["asked"] == 2 and found.requests["refused"] == found.requests["refused.messages"] == 1
+    found = run("ask('garbage')")
+    assert "Invalid type for 'messages'" in found.detail and found.fault == "harness"
+
+
+def test_a_rollout_in_which_each_program_fails_stops_the_run(played, script, tasks):
+    found = played(tasks[:2], {"command": script("import sys; sys.exit('no luck')")})
+    with pytest.raises(ConfigError, match=r"2 of 2 episodes failed in the program .* exit code 1: no luck\n.*tracewheel check"):
+        rollout_metrics(found)
+
+
+def test_a_probe_says_what_a_program_asks_for(config, base, script, tasks):
+    def sections(text):
+        rollout = RolloutConfig(max_tokens=400, max_turn_tokens=48, harness={"command": script(CLIENT + text)})
+        policy = config.policy.model_copy(update={"base": base})
+        return RolloutSections.of(config.model_copy(update={"rollout": rollout, "policy": policy}))
+
+    probed = probe(sections("ask(task['messages'], tools=task['tools'], top_k=5)"), tasks)
+    assert (probed.episode.requests["asked"], probed.episode.requests["dropped.top_k"]) == (1, 1)
+    assert probed.first == probed.largest == probed.episode.turns[0]["start"] and "list_files" in probed.tools
+    assert "left out: top_k (1)" in probed.says()
+    with pytest.raises(ConfigError, match=r"first request has \d+ tokens, and rollout.max_tokens is 400: set .* to 2048"):
+        probe(sections("ask([{'role': 'user', 'content': 'a long text ' * 150}])"), tasks)
+    with pytest.raises(ConfigError, match="never got an answer"):
+        probe(sections("ask('garbage')"), tasks)

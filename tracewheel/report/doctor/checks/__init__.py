@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from tracewheel.report.doctor.checks.episodes import (
+    broken_programs,
     flawed_success,
     invented_tools,
     repetition,
@@ -30,6 +31,7 @@ CHECKS: dict[str, Check] = {
         unread_logs,
         observation_loss,
         sampler_mismatch,
+        broken_programs,
         fidelity,
         stale_adapter,
         guard,

@@ -51,6 +51,25 @@ def share_finding(name: str, records: RunRecords, share: Share, limits: Limits) 
     return Finding(name, worst(severities.values()), evidence, advice(name) if sick else "", sick)
 
 
+MANY_BROKEN, MOST_BROKEN = 0.05, 0.5
+
+
+def broken_programs(records: RunRecords) -> Finding:
+    """The share of episodes that failed in their program, and what most of them ended by."""
+    if "broken" not in records.episodes:
+        return not_checked("broken_programs", "No program has failed.")
+    broken = records.episodes["broken"].notna()
+    counts, totals = records.count(broken), records.count(broken | True)
+    shares = {number: counts.get(number, 0) / total for number, total in totals.items()}
+    sick = tuple(number for number, share in shares.items() if share > MANY_BROKEN)
+    detail, most = Counter(records.episodes["broken"].dropna()).most_common(1)[0]
+    evidence = {"share": max(shares.values()), "in all": int(broken.sum()), "most often": detail, "so many": most}
+    severity: Severity = "severe" if max(shares.values()) > MOST_BROKEN else "warning" if sick else "healthy"
+    return Finding(
+        "broken_programs", severity, {**evidence, "by_iteration": shares}, advice("broken_programs") if sick else "", sick
+    )
+
+
 def truncation(records: RunRecords) -> Finding:
     """The share of episodes that a cap on tokens or turns ended."""
     if records.episodes.empty:

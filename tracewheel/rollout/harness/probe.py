@@ -1,0 +1,117 @@
+"""One episode of a program before anything is trained: what it asks for, and whether the caps let it ask at all."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.types import Task, Trajectory
+from tracewheel.engines.base import Generation, Request
+from tracewheel.policy.limits import window_of
+from tracewheel.policy.loading import policy_renderer
+from tracewheel.rollout.episode import EpisodeSpec
+from tracewheel.rollout.harness.pool import HarnessPool
+from tracewheel.rollout.rollout import with_threads
+
+if TYPE_CHECKING:
+    from tracewheel.chat.renderer import ChatRenderer
+    from tracewheel.config.sections import RolloutSections
+    from tracewheel.policy.adapters import PolicyRef
+
+SAYS = "I am ready."  # a policy without weights: the probe is about the program
+ROOM, REQUESTS, SECONDS = 1_000_000, 20, 120.0  # of the probe, whatever the profile's caps are
+STEP = 1024  # tokens that a proposed cap is a multiple of
+SHOWN = 8  # tools
+
+
+class _SaysOneThing:
+    """An engine that says the same text at each turn, and computes nothing."""
+
+    policy_version = 0
+
+    def __init__(self, renderer: ChatRenderer) -> None:
+        self._ids = [*renderer.plain_text.encode(renderer.plain_text.mark(SAYS), after=""), renderer.end_of_turn_id]
+        self._asked: deque[Request] = deque()
+
+    @property
+    def idle(self) -> bool:
+        return not self._asked
+
+    def submit(self, request: Request) -> None:
+        self._asked.append(request)
+
+    def step(self) -> list[Generation]:
+        request = self._asked.popleft()
+        return [Generation(request.session, self._ids, [0.0] * len(self._ids), "stop", [0] * len(self._ids))]
+
+    def close(self, session: int) -> None: ...
+
+    def update_weights(self, policy: PolicyRef) -> None: ...
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a program asked of a policy that says nothing of use.
+
+    Attributes:
+        episode: Its record.
+        first: Tokens of its first request, 0 without one.
+        largest: Tokens of its largest.
+        tools: The names of the tools that it offered.
+    """
+
+    episode: Trajectory
+    first: int
+    largest: int
+    tools: tuple[str, ...]
+
+    def says(self) -> str:
+        """For people, in a line."""
+        asked = self.episode.requests
+        told = [f"{asked['asked']} requests, the first of {self.first} tokens, the largest of {self.largest}"]
+        names = ", ".join(self.tools[:SHOWN]) + (", …" if len(self.tools) > SHOWN else "")
+        told.append(f"{len(self.tools)} tools ({names})" if self.tools else "no tools")
+        for kind, what in (("dropped", "left out"), ("refused", "refused")):
+            if found := _of_kind(asked, kind):
+                told.append(f"{what}: {found}")
+        return f"{'; '.join(told)}; ended: {self.episode.detail or self.episode.stop_reason}"
+
+
+def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
+    """Start the program once, on the first task, before a policy that says nothing of use.
+
+    Raises:
+        ConfigError: the program cannot be started, gets no answer, or its first request is over the caps.
+    """
+    renderer, rollout = policy_renderer(config.policy), config.rollout
+    assert rollout.harness is not None
+    task = next(iter(tasks))
+    limits = {"seconds": min(SECONDS, rollout.harness.seconds), "max_requests": REQUESTS}
+    caps = {"max_tokens": ROOM, "max_turns": REQUESTS, "harness": rollout.harness.model_copy(update=limits)}
+    with HarnessPool(_SaysOneThing(renderer), renderer, with_threads(rollout.model_copy(update=caps), [task])) as pool:
+        pool.begin(0, EpisodeSpec(task, 0, 0, rollout.temperature))
+        live = pool.live(0)
+        ended: list[tuple[int, Trajectory]] = []
+        while not ended:
+            ended = pool.step()
+    probed = Probed(ended[0][1], live.first, live.largest, tuple(sorted(live.tools)))
+    if not probed.episode.turns:
+        raise ConfigError(f"rollout.harness.command: {probed.episode.detail}")
+    needed = probed.first + rollout.max_turn_tokens
+    if needed > rollout.max_tokens:
+        said = f"the program's first request has {probed.first} tokens, and rollout.max_tokens is {rollout.max_tokens}"
+        window = window_of(config.policy.base)
+        if window and needed > window:
+            raise ConfigError(f"{said}; the base's window is {window}: use a base with a longer one, or a shorter prompt")
+        cap = -(-2 * needed // STEP) * STEP  # as much again for its turns and what its tools say
+        cap = min(cap, window) if window else cap
+        raise ConfigError(f"{said}: set rollout.max_tokens to {cap}, so that its turns and results find room, too")
+    return probed
+
+
+def _of_kind(asked: dict[str, int], kind: str) -> str:
+    found = {name.partition(".")[2]: count for name, count in asked.items() if name.startswith(f"{kind}.")}
+    return ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
