@@ -64,8 +64,8 @@ def randomisation(stream: np.random.Generator) -> dict[str, Any]:
 def clustered(stream: np.random.Generator) -> dict[str, Any]:
     """Components of four tasks: flips of their sums by SciPy, and the standard error of OLS with cov_type="cluster".
 
-    With one regressor and equal components statsmodels' small-sample factor G / (G - 1) makes its variance CR2. Where the design
-    effect is below 1, ours is that of independent tasks; those cases are left out.
+    With one regressor and equal components statsmodels' small-sample factor G / (G - 1) makes its variance CR2. Where the
+    design effect is below 1, ours is that of independent tasks; those cases are left out.
     """
     p_values = errors = 0.0
     cases = 0
