@@ -160,3 +160,26 @@ def test_a_call_that_waits_for_approval_is_one_call():
     items = [{"type": "tool_call_item", "raw_item": call}, {"type": "tool_approval_item", "raw_item": call}]
     (trace,) = read_values({"$schemaVersion": "1.0", "original_input": "Send it.", "generated_items": items})
     assert [len(message.get("tool_calls", ())) for message in trace.messages] == [0, 1]
+
+
+def observation(number, kind, **given):
+    about = {"id": f"o{number}", "traceId": "t", "type": kind, "name": "weather", "startTime": f"2026-10-01T08:00:0{number}Z"}
+    return {**about, "input": None, "output": None, "metadata": "{}", **given}
+
+
+def test_half_observations_take_what_their_trace_has_and_lose_no_calls():
+    answer = {"role": "assistant", "content": STORY[3][1]}
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+    about = {"id": "t", "input": {"messages": [{"role": "user", "content": STORY[0][1]}]}, "output": answer, "scores": []}
+
+    def of(*observations):
+        (item,) = read_values({"trace": about, "observations": list(observations)})
+        return item
+
+    tool = observation(2, "TOOL", output="sunny")
+    whole = of(observation(1, "GENERATION", output=called), tool, observation(3, "GENERATION", output=answer))
+    assert conversation(whole) == STORY
+    assert conversation(of(observation(1, "GENERATION", output=answer))) == [STORY[0], STORY[3]]
+    lost = of(observation(1, "GENERATION", output=answer), tool)
+    assert lost.reason == "content was not read" and "1 tools ran, 0 calls" in lost.detail
