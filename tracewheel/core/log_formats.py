@@ -36,7 +36,9 @@ TRIED = (
     "qwen_code", "anthropic", "atif", "claude_code", "codex", "gemini_cli", "inspect", "langfuse", "mini_swe_agent", "mlflow",
     "openai", "openai_agents", "openai_responses", "openhands", "openinference", "otel", "requests", "sharegpt", "smolagents",
     "sweagent", "table", "tau_bench", "toolbench", "vercel_ai", "langchain", "langgraph", "pydantic_ai", "gemini", "bedrock",
-    "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam", "cursor", "pi", "chat_lines",
+    "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam", "agentdojo", "amp",
+    "antigravity", "braintrust", "chatgpt", "codex_exec", "copilot_cli", "droid", "droid_stream", "grok", "hermes", "kimi",
+    "opencode", "opencode_run", "strands", "cursor", "pi", "chat_lines",
 )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
     python plugins/logs/benchmarks/formats.py FOLDER [--judged benchmarks/results/formats_files.tsv] > files.tsv
 
-`--judged` is a table of files (`OWNER+NAME@COMMIT/PATH` in the folder) with the judgement of somebody who read the file; the counts of the judgements by
-family are printed too (to stderr), with the files that it has and the folder lacks.
+`--judged` is a table of files (`OWNER+NAME@COMMIT/PATH` in the folder) with a family and the judgement of somebody who read the
+file; the counts of the judgements by family are printed too (to stderr), with how many of its files the folder lacks.
 """
 
 from __future__ import annotations

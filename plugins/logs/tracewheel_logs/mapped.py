@@ -66,9 +66,9 @@ class _Mapped:
         self._mapping = MappingReader(**{"name": name, "conversation": ".", **given})
         paths = [self._path or "", given.get("system") or "", self._own["tools"] or "", *(self._own["fields"] or {}).values()]
         self._used = {path.partition(".")[0].partition("[")[0] for path in paths}
-        self._begins = [
-            MappingReader(conversation=".", when=when) for when in (begins if isinstance(begins, list) else [begins])
-        ]
+        listed = begins if isinstance(begins, list) else [begins]
+        self._keys = [{path.partition(".")[0] for path in when} for when in listed]
+        self._begins = [MappingReader(conversation=".", when=when) for when in listed]
         self._restarts = MappingReader(conversation=".", when=self._own["restarts"]) if self._own["restarts"] else None
 
     def readers(self) -> tuple[Reader, ...]:
@@ -77,7 +77,9 @@ class _Mapped:
         return (Reader(self.name, self._recognises, self._read, "lines", split=self._split, continues=self._continues),)
 
     def _recognises(self, value: Any) -> bool:
-        if not isinstance(value, dict) or not any(one.why_not(value) is None for one in self._begins):
+        if not isinstance(value, dict) or not any(keys <= value.keys() for keys in self._keys):
+            return False
+        if not any(one.why_not(value) is None for one in self._begins):
             return False
         return not self._path or isinstance(parsed_json(JsonPath(self._path).get(value)), list)
 

@@ -43,67 +43,41 @@ ABOUT = {"scores", "score", "feedback", "evaluation", "metadata", "meta", "attri
 
 def with_warnings(trace: Trace, value: Any) -> Trace:
     """The trace with its warnings in `info`."""
-    found: dict[str, Any] = {}
-    if trace.tools_inferred and (path := next(_tools(value, ""), None)):
-        found[TOOLS_ELSEWHERE] = path
-    if "left_out" not in trace.info and (path := _unread(value, trace)):
+    held = [trace.messages, trace.tools, trace.environment, trace.info]
+    known = {node for node in _nodes(held, None) if isinstance(node, str)}
+    found: dict[str, str] = {}
+    missed: list[str] = []
+    for node in _nodes(value, known):
+        if isinstance(node, list):
+            if trace.tools_inferred and TOOLS_ELSEWHERE not in found and all(map(_is_offered, node)):
+                found[TOOLS_ELSEWHERE] = next(path for path, one in _paths(value, "") if one is node)
+        elif node.strip() not in known and node not in known and len(missed) < MOST:
+            missed.append(node)
+    if missed and "left_out" not in trace.info and (path := _unread(missed, value, held)):
         found[UNREAD_TEXT] = path
     return replace(trace, info=trace.info | found) if found else trace
 
 
-def _tools(value: Any, path: str, depth: int = 0) -> Iterator[str]:
-    """The paths of lists in which each element is a tool with a schema."""
-    if depth > DEEPEST:
-        return
-    if isinstance(value, list):
-        if value and all(map(_is_offered, value)):
-            yield path
-            return
-        for part in value:
-            yield from _tools(part, f"{path}[]", depth + 1)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if isinstance(part, dict | list):
-                yield from _tools(part, f"{path}.{key}" if path else str(key), depth + 1)
+def _nodes(value: Any, known: set[str] | None) -> Iterator[Any]:
+    """The lists that are not empty, and the texts of more than `LONG` characters, in a value and in the JSON text in it.
 
-
-def _is_offered(tool: Any) -> bool:
-    function = tool.get("function", tool) if isinstance(tool, dict) else None
-    has_schema = isinstance(function, dict) and any(isinstance(function.get(key), dict) for key in SCHEMA_KEYS)
-    return has_schema and bool(as_tools([tool]))
-
-
-def _unread(value: Any, trace: Trace) -> str | None:
-    """Where the first long text is that was not read."""
-    long = [(path, text) for path, text in _long_texts(value, "") if " " in text and _is_said(path)][:MOST]
-    if not long:
-        return None
-    held = [trace.messages, trace.tools, trace.environment, trace.info, trace.task, trace.session, trace.user]
-    texts = {text for part in held for text in _unpacked(part)}
-    words: set[str] | None = None
-    for path, text in long:
-        if text in texts:
-            continue
-        words = words or {word for one in texts for word in WORD.findall(one)}
-        own = set(WORD.findall(text))
-        if len(own & words) < SHARE_READ * len(own):
-            return path
-    return None
-
-
-def _is_said(path: str) -> bool:
-    """Whether what is at a path was said, by the names of its keys."""
-    keys = [re.sub(r"[_\W]", "", key).lower() for key in path.split(".")]
-    return any(name in keys[-1] for name in SAID) and ABOUT.isdisjoint(keys)
-
-
-def _unpacked(value: Any) -> Iterator[str]:
-    """The texts in a value, and those in its JSON texts."""
-    for text in texts_of(value):
-        inner = _inner(text) if len(text) > LONG else text
-        yield text
-        if not isinstance(inner, str):
-            yield from texts_of(inner)
+    Text that is known is not parsed, and none without `known`.
+    """
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if len(node) > LONG:
+                inner = node if known is None or node in known else _inner(node)
+                if isinstance(inner, str):
+                    yield inner
+                else:
+                    waiting.append(inner)
+        elif isinstance(node, dict):
+            waiting += node.values()
+        elif isinstance(node, list) and node:
+            yield node
+            waiting += node
 
 
 def _inner(text: str) -> Any:
@@ -116,19 +90,37 @@ def _inner(text: str) -> Any:
     return parsed_json(text)
 
 
-def _long_texts(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    if depth > DEEPEST:
-        return
-    if isinstance(value, str):
-        if len(value) > LONG:
-            inner = _inner(value)
-            if inner is value:
-                yield path, value.strip()
-            else:
-                yield from _long_texts(inner, path, depth + 1)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _long_texts(part, f"{path}.{key}" if path else str(key), depth + 1)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _long_texts(part, f"{path}[]", depth + 1)
+def _is_offered(tool: Any) -> bool:
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    has_schema = isinstance(function, dict) and any(isinstance(function.get(key), dict) for key in SCHEMA_KEYS)
+    return has_schema and bool(as_tools([tool]))
+
+
+def _unread(missed: list[str], value: Any, held: Any) -> str | None:
+    """Where the first of these texts is that was said, and is not in other words in what is held."""
+    words: set[str] | None = None
+    for path, node in _paths(value, ""):
+        if node in missed and " " in node and _is_said(path):
+            words = words or {word for text in texts_of(held) for word in WORD.findall(text)}
+            own = set(WORD.findall(node))
+            if len(own & words) < SHARE_READ * len(own):
+                return path
+    return None
+
+
+def _is_said(path: str) -> bool:
+    """Whether what is at a path was said, by the names of its keys."""
+    keys = [re.sub(r"[_\W]", "", key).lower() for key in path.split(".")]
+    return any(name in keys[-1] for name in SAID) and ABOUT.isdisjoint(keys)
+
+
+def _paths(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Each list and long text in a value, with its path."""
+    value = _inner(value) if isinstance(value, str) and len(value) > LONG else value
+    if isinstance(value, str | list):
+        yield path, value
+    if isinstance(value, dict | list) and depth < DEEPEST:
+        items = value.items() if isinstance(value, dict) else ((f"{path}[]", part) for part in value)
+        for key, part in items:
+            inner = str(key) if isinstance(value, list) or not path else f"{path}.{key}"
+            yield from _paths(part, inner, depth + 1)

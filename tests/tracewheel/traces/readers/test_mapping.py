@@ -295,3 +295,67 @@ def test_a_trace_without_its_users_message_is_called_incomplete(tmp_path, capsys
     assert "1 traces are incomplete: they have no user's message" in said
     assert "`prompt` of a mapping" in said
     assert json.loads((tmp_path / "out" / "report.json").read_text())["without_user"] == 1
+
+
+SESSION = {
+    "events": [
+        {"kind": "session.begun", "at": 1},
+        {"kind": "asked", "text": "Weather in Rome?"},
+        {"kind": "thought", "text": "I look."},
+        {"kind": "said", "text": "One moment."},
+        {"kind": "ran", "tool": "weather", "where": "Rome", "got": "sunny"},
+        {"kind": "session.paused", "at": 2},
+        {"kind": "whole", "message": {"role": "ai", "content": [{"type": "text", "text": "It is sunny."}]}},
+    ]
+}
+SESSION_RULES = [
+    {"when": {"kind": ["session.*", "tick"]}, "role": "=skip"},
+    {"when": {"kind": "asked"}, "role": "=user", "text": "text"},
+    {"when": {"kind": "thought"}, "role": "=assistant", "text": [], "reasoning": "text"},
+    {"when": {"kind": "said"}, "role": "=assistant", "text": "text", "joins": True},
+    {
+        "when": {"kind": "ran"},
+        "role": "=assistant",
+        "joins": True,
+        "text": [],
+        "calls": ".",
+        "call": {"name": "tool", "arguments": {"city": "where"}, "result": "got"},
+    },
+    {"when": {"kind": "whole"}, "role": "message.role", "message": "message"},
+]
+
+
+def said_in(trace):
+    return [
+        (
+            message["role"],
+            message["content"] or "",
+            [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls", ())],
+        )
+        for message in trace.messages
+    ]
+
+
+def test_rules_skip_join_and_take_whole_messages(read):
+    (trace,) = read({"conversation": "events", "messages": SESSION_RULES}, SESSION)
+    assert said_in(trace) == [
+        ("user", "Weather in Rome?", []),
+        ("assistant", "One moment.", [("weather", {"city": "Rome"})]),
+        ("tool", "sunny", []),
+        ("assistant", "It is sunny.", []),
+    ]
+    assert trace.messages[1]["reasoning"] == "I look."
+
+
+def test_an_element_that_no_rule_fits_is_named_by_what_the_rules_look_at(read):
+    (item,) = read(
+        {"conversation": "events", "messages": SESSION_RULES}, {"events": [*SESSION["events"], {"kind": "vanished"}]}
+    )
+    assert (item.reason, item.detail.endswith("(kind: 'vanished')")) == ("message unreadable", True)
+
+
+def test_a_tool_without_a_name_is_no_silent_loss(read):
+    mapping = {"conversation": "events", "messages": SESSION_RULES, "tools": "offered"}
+    offered = [{"name": "weather", "parameters": {}}, {"fn": "roll", "args": {}}]
+    (item,) = read(mapping, {**SESSION, "offered": offered})
+    assert item.reason == "tools unreadable" and "'fn', 'args'" in item.detail
