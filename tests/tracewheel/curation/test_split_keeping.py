@@ -371,3 +371,6 @@ def test_the_reserve_is_the_test_side_beyond_its_sets_in_order_for_five_nights()
     assert len(many.reserve) == 5 * SIZES["held_out_tasks"]
     grown, _ = keep_all(plain(120), kept.record)
     assert grown.reserve[: len(kept.reserve)] == kept.reserve, "new logs add to it"
+    held = next(task for task, own in split.items() if own == "held_out")
+    linked, _ = keep_all([*plain(60), trace(60, int(held[1:]), f"u{kept.reserve[0][1:]}")], kept.record)
+    assert linked.reserve == kept.reserve[1:], "a task of a user with a held-out task leaves it"
