@@ -21,9 +21,7 @@ Cause = Literal[
     "false_accepts",
     "unfaithful",
     "other",
-    "waits",
 ]
-# `waits` is no failing: the challenger is the candidate (`candidate.waits`).
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 MEND_EPISODES = "see their stop reasons on the dashboard's episodes page, mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
