@@ -57,7 +57,8 @@ class Verdict:
         judged_families: The estimate by which each family is judged: shrunken, or its own where it stands out.
         spread: Standard deviation of the differences between tasks, for the power of the next gate.
         power: What this gate could see; see `power.describe_power`.
-        cause: Of a refusal, one of `refusal.CAUSES`, or `waits` (`candidate.waits`); `says` is its sentence, `advice` the next thing to do.
+        cause: Of a refusal, one of `refusal.CAUSES`, or `waits` (`candidate.waits`); `says` is its sentence, `advice` the next
+            thing to do.
     """
 
     verdict: Literal["promoted", "refused"]
