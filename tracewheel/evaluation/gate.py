@@ -63,7 +63,8 @@ class Verdict:
         spread: Standard deviation of the differences between tasks, for the power of the next gate; what hangs together
             widens it.
         power: What this gate could see; see `power.describe_power`.
-        cause: Of a refusal, one of `refusal.CAUSES`; `says` is its sentence, `advice` the next thing to do.
+        cause: Of a refusal, one of `refusal.CAUSES`, or `waits` (`candidate.waits`); `says` is its sentence, `advice` the next
+            thing to do.
         expected_gain: Of a promotion, the gain to expect, which is less than the measured one; see `winners.expected_gain`.
     """
 

@@ -22,9 +22,7 @@ Cause = Literal[
     "false_accepts",
     "unfaithful",
     "other",
-    "waits",
 ]
-# `waits` is no failing: the challenger is the candidate (`candidate.waits`).
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 MEND_EPISODES = "read their stop reasons (dashboard, Episodes), mend the environment or the verifier, and run again"
 LOWEST_SPREAD = 0.05  # of differences between tasks, where those at hand hardly differ
