@@ -25,7 +25,6 @@ from scipy.special import expit, ndtr
 
 from tracewheel.config import GateConfig
 from tracewheel.evaluation.error_budget import Look, level_of
-from tracewheel.evaluation.family_harm import family_estimates
 from tracewheel.evaluation.gate import promotes, shows_gain
 from tracewheel.evaluation.paired_outcomes import Outcomes, Paired, pair
 from tracewheel.evaluation.power import tasks_needed
@@ -196,30 +195,6 @@ def two_nights(world: World, tasks: int, first_night: int, gain: float, trials: 
     return {"first_night": once / trials, "within_two": within / trials, "spread": float(np.mean(spreads))}
 
 
-def family_scenario(families: int, harmed: float | None, trials: int, tasks: int = TASKS) -> dict[str, float]:
-    """A gain of 10 points in every family, or in all but one that changes by `harmed`."""
-    world = World(SPREADS[USUAL])
-    stream, level = np.random.default_rng(SEED), year_levels()[0]
-    shift, fall = world.shift_for(0.1), world.shift_for(harmed) if harmed else 0.0
-    names = np.array([f"family {number % families}" for number in range(tasks)], dtype=object)
-    first = names == "family 0"
-    refused = plain = promoted = 0
-    for _ in range(trials):
-        ease = world.ease(stream, tasks)
-        new = world.play(stream, world.trained(stream, ease, np.where(first & (harmed is not None), fall, shift)))
-        paired = pair(new, world.play(stream, ease), names, CONFIG.greedy_weight)
-        estimates = family_estimates(paired.lowest, paired.families, CONFIG.confidence)
-        refused += any(item.judged < -CONFIG.family_margin for item in estimates.values())
-        greedy = {name: paired.greedy[names == name].mean() for name in set(names)}
-        plain += any(mean < -CONFIG.family_margin for mean in greedy.values())
-        promoted += promotes(CONFIG, paired, level)
-    return {
-        "refused_for_a_family": refused / trials,
-        "refused_by_plain_greedy_means": plain / trials,
-        "promoted_on_first_night": promoted / trials,
-    }
-
-
 def killed(share: float, trials: int, level: float) -> dict[str, float]:
     """A challenger like the baseline, with this share of its episodes on the hardest half of the tasks lost when they fail."""
     world = World(SPREADS[USUAL])
@@ -253,7 +228,6 @@ def main() -> None:
         "gain": lambda: gains(options.trials),
         "gain with 250 tasks": lambda: two_nights(World(SPREADS["tasks much alike"]), 250, 100, 0.1, options.trials),
         "sampled evidence": lambda: evidence(options.trials),
-        "families": lambda: families(options.trials),
         "killed": lambda: {str(night): killed(0.3, options.trials, year_levels()[night - 1]) for night in (1, 100)},
     }
     levels = year_levels()
@@ -303,14 +277,6 @@ def evidence(trials: int) -> list[dict[str, Any]]:
             needed = {str(gain): tasks_needed(gain, power["spread"], even) for gain in (0.05, 0.1)}
             rows.append({"world": name, "evidence": label, "tasks_needed": needed} | power)
     return rows
-
-
-def families(trials: int) -> list[dict[str, Any]]:
-    return [
-        {"families": count, "harmed": harmed} | family_scenario(count, harmed, trials)
-        for count in (5, 20, 40)
-        for harmed in (None, -0.3)
-    ]
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95, quanti
     return Interval(low, high)
 
 
-PSEUDO = 1.0  # tasks' worth of a success and of a failure that steady the design effect of a rate
+PSEUDO = 0.5  # tasks' worth of a success and of a failure that steady the design effect of a rate
 
 
 def rate_interval(values: npt.ArrayLike, components: Labels = None, confidence: float = 0.95) -> Interval:
@@ -203,7 +203,7 @@ def rate_interval(values: npt.ArrayLike, components: Labels = None, confidence: 
 
     Wilson's interval on the effective sample size, the number of values over their design effect (Rao and Scott 1992; Korn and
     Graubard 1998): the variance between components over that of independent outcomes of 0 and 1. Few successes tell little of
-    that variance, so it is estimated with one component more of successes and one of failures: near 0 and 1 a component
+    that variance, so it is estimated with half a component more of successes and of failures: near 0 and 1 a component
     counts as one outcome. Independent outcomes of 0 and 1 have Wilson's interval itself, and values beyond 0 and 1 (rewards)
     Student's.
 

@@ -46,8 +46,8 @@ class FamilyEstimate:
         return self.low < -margin - ROUNDING
 
     def is_harmed(self, margin: float) -> bool:
-        """Whether it is judged to fall by more than `margin`, or falls, stands out, and may fall by more."""
-        return self.judged < -margin - ROUNDING or (self.stands_out and self.mean < -ROUNDING and self.may_fall(margin))
+        """Whether it is judged to fall by more than `margin`."""
+        return self.judged < -margin - ROUNDING
 
 
 def family_estimates(

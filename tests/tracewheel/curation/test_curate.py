@@ -13,7 +13,7 @@ from tracewheel.config import CurationConfig, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.types import Trace
 from tracewheel.curation.curate import HowTo, curate
-from tracewheel.curation.curated_folder import load_tasks
+from tracewheel.curation.curated_folder import load_components, load_tasks
 from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.leaks import check_curated, check_leaks
 from tracewheel.curation.side_replay import IDENTITIES
@@ -56,6 +56,17 @@ def test_counts_of_the_splits(curated):
     hardest = tasks.groupby("split")["tier"].max().to_dict()
     assert hardest == {"train": 4, "validation": 4, "held_out": 4, "harder": 5}
     assert (tasks.loc[tasks["split"] == "train", "attempts"] >= CONFIG.curation.min_attempts).all()
+
+
+def test_tasks_carry_their_component_which_is_on_one_side(curated):
+    tasks, known = pandas.read_parquet(curated[1] / "tasks.parquet"), load_components(curated[1])
+    assert set(known) == set(tasks["id"])
+    episodes = pandas.read_parquet(curated[1] / "episodes.parquet", columns=["task_id", "user"])
+    users = episodes["task_id"].map(known).groupby(episodes["user"]).nunique()
+    assert (users == 1).all(), "whoever shares a user shares a component"
+    sides = tasks["split"].replace({"harder": "held_out"}).groupby(tasks["component"]).nunique()
+    assert (sides == 1).all()
+    print("held out components", tasks[tasks["split"] == "held_out"]["component"].nunique())
 
 
 def test_every_family_and_tier_has_its_share(curated):

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.core.inference import mean_interval, wilson_interval
+from tracewheel.core.inference import mean_interval, rate_interval, wilson_interval
 from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.files import export_runs
 from tracewheel.dashboard.findings import aim_of, headline
@@ -128,7 +128,9 @@ def test_its_figures_are_those_of_the_run(page, record):
     gain, ends = float((new - old).mean()), mean_interval(new - old, new - old, 0.025)
     assert f"{points(gain)} {interval(ends, signed=True)}" in page.text
     for kind in ("sampled", "harder"):
-        assert f"{percent(summary[kind]['rl'])} {interval(summary['intervals'][kind]['rl'])}" in page.text
+        assert percent(summary[kind]["rl"]) in page.text
+    sampled = tables["rl"]["sampled_successes"] / tables["rl"]["sampled_attempts"]
+    assert f"{percent(sampled.mean())} {interval(rate_interval(sampled))}" in page.text
     gate = run.gate
     assert all(reason in page.text for reason in gate["reasons"])
     assert f"{points(gate['difference'])} {interval(gate['interval'], signed=True)}" in page.text
