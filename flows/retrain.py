@@ -26,6 +26,7 @@ from tasks.engine.run import Policy, Run
 from tasks.records.audit import audited
 from tasks.records.beforehand import work_folder_lines
 from tasks.records.decisions import decide, note_tick, nothing_new
+from tasks.records.doctor import Watch
 from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import Improvement, candidate_rates
 from tasks.records.screening import screened
@@ -202,6 +203,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         baseline = waiting.against.name
         policies[baseline] = waiting.against
         learned = Improvement([validate(run, curated, chosen)])
+        Watch(run, curated, chosen).see(0, learned.evaluations)
     else:
         baseline = chosen.name if waiting or champion else best_on_validation(run, curated, policies)
         learned = improve(run, curated, chosen, sampler)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.records.gate_ledger import YEAR, place_in, read_ledger
+from tasks.records.gate_ledger import CANDIDATE, YEAR, place_in, read_ledger
 from tasks.records.split_chain import latest_curation
 from tasks.records.worth import DECISION_FILE, describe, weigh_worth
 from tracewheel.config import GateConfig
@@ -180,8 +180,11 @@ def _full(run: Run, evidence: NewEvidence) -> list[str]:
 
 def champion_since(work_dir: str, champion: dict[str, Any] | None) -> str | None:
     """When the champion was promoted: when its gate began. None without one, or where it is of another work folder."""
-    gates = [gate for gate in read_ledger(work_dir) if champion and gate["run"] == champion.get("run_id")]
-    return str(gates[-1]["began"]) if gates else None
+    run_id = (champion or {}).get("run_id")
+    lines = read_ledger(work_dir)
+    nights = [night["at"] for line in lines for night in line.get(CANDIDATE, {}).get("nights", ()) if night["run"] == run_id]
+    gates = [*(line["began"] for line in lines if champion and line["run"] == run_id), *nights]
+    return str(gates[-1]) if gates else None
 
 
 def last_decision(work_dir: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ import json
 import shutil
 from copy import copy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -11,8 +12,10 @@ import yaml
 from flows.retrain import run_alone
 from flows.setup import resolve_config
 from tasks.engine.drivers import DirectDriver
+from tasks.engine.run import Run
 from tasks.records.housekeeping import needed
 from tasks.stages import evaluate
+from tasks.stages.candidate import confirm
 from tracewheel.core.files import read_records
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.types import Score, Trajectory, content_hash
@@ -20,7 +23,13 @@ from tracewheel.evaluation import evaluate as module
 from tracewheel.scoring.score import write_scores
 
 NIGHTS = (400, 500, 600, 700)
-PLAN = ["gate.confidence=0.8", "gate.gates_per_year=2", "training.iterations=1", "training.tasks_per_iteration=16"]
+PLAN = [
+    "gate.confidence=0.8",
+    "gate.gates_per_year=2",
+    "training.iterations=1",
+    "training.tasks_per_iteration=16",
+    "tracking.traces_per_evaluation=0",
+]
 
 
 class Nights:
@@ -65,6 +74,11 @@ class Nights:
         ]
         write_scores(out / "scores.parquet", scores)
         return scores
+
+    def begun(self, line):
+        """A run that has just begun, in a work folder whose ledger has this line too."""
+        (self.work / "gates.json").write_text(json.dumps([*self.ledger, line]))
+        return Run.on(resolve_config(str(self.profile), PLAN, str(self.work)), "begun")
 
     @property
     def ledger(self):
@@ -138,14 +152,30 @@ def test_it_keeps_its_evidence_through_a_kill_and_is_promoted_when_it_is_proven(
 
 
 def test_it_is_dropped_where_fresh_tasks_do_not_show_it(second):
-    """On the reserve it is no better than the warm start; the night then starts without it, and its own challenger waits."""
-    found = second(0.65)
-    found.on_reserve = 0.4
-    summary = found.run(1)
-    dropped, waiting = found.candidates
-    assert dropped["verdict"] == "dropped" and "not better: +0.0 points" in dropped["why"]
-    assert waiting["run"] == summary["run_id"] and summary["candidate"] == dropped
-    assert summary["gate"]["baseline"] != "candidate"
+    """On the reserve it is no better than the warm start; the night goes on without it."""
+    found = second()
+    found.on_reserve, started = 0.4, []
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("flows.retrain.without_rl", lambda run, curated, start: started.append(start) or killed())
+        found.run(1)
+    (line,) = found.candidates
+    assert line["verdict"] == "dropped" and "not better: +0.0 points" in line["why"] and started == [None]
+
+
+def test_it_ends_where_its_weights_are_gone_or_another_champion_came(second):
+    """As after `forget`, or a promotion by hand; nothing is played."""
+    found = second()
+    (line,) = found.candidates
+    for evidence, change, why in (
+        ("gone", {"weights": "update-gone"}, "are gone from the store"),
+        ("other", {"champion": "other"}, "another champion came since"),
+    ):
+        run = found.begun(line | {"evidence": evidence, "candidate": line["candidate"] | change})
+        curated = SimpleNamespace(path=next((found.work / "store").glob("curate-*")))
+        start = {"champion": None, "candidate": evidence}
+        assert confirm(run, start, curated, beat=None, false_accepts=None) is None
+        (ended,) = [line for line in found.ledger if line["evidence"] == evidence]
+        assert ended["verdict"] == "ended" and why in ended["why"] and found.played == []
 
 
 def test_a_better_challenger_that_was_trained_from_it_takes_its_place(second):

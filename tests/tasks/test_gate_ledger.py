@@ -70,3 +70,33 @@ def test_a_plan_that_is_raised_restores_the_right_to_ask(tmp_path):
     assert level_of(weekly, note(str(tmp_path), weekly, gate(3), later)) > 0.1 * level_of(weekly, Look())
     note_verdict(str(tmp_path), gate(1)["evidence"], "promoted")
     assert level_of(weekly, note(str(tmp_path), weekly, gate(4), later)) == 0.0
+
+
+def confirmation(number):
+    own = {"weights": "update-a", "against": "", "digest": "a", "champion": "", "nights": []}
+    return {**gate(number), "evidence": f"candidate-{number}-none", "candidate": own}
+
+
+def test_looks_and_confirmations_of_any_year_stay_within_the_budget(tmp_path):
+    """A look each day for two years, and a confirmation each third day, four times as many as are planned."""
+    config, taken = GateConfig(gates_per_year=40), []
+    for number in range(80):
+        now = BEGAN + timedelta(days=number * 365 / 40)
+        for kind, line in (("night", gate(number)), ("confirmation", confirmation(number) if number % 3 == 0 else None)):
+            if line:
+                look = note(str(tmp_path), config, line, now, Look(kind=kind))
+                taken.append((now, level_of(config, look)))
+        assert sum(level for time, level in taken if time > now - timedelta(days=365)) <= budget(config) * (1 + 1e-9)
+    lines = read_ledger(str(tmp_path))
+    assert sum("candidate" in line for line in lines) == 27
+    assert [line.get("verdict") for line in lines if "candidate" in line] == ["replaced"] * 26 + [None]
+
+
+def test_kinds_have_their_own_numbers_and_the_same_confirmation_spends_nothing(tmp_path):
+    for number in (1, 2):
+        note(str(tmp_path), CONFIG, gate(number), BEGAN, Look(kind="night"))
+    first = note(str(tmp_path), CONFIG, confirmation(1), BEGAN, Look(kind="confirmation"))
+    assert first.number == 1 and note(str(tmp_path), CONFIG, gate(3), BEGAN, Look(kind="night")).number == 3
+    written = (tmp_path / "gates.json").read_bytes()
+    assert note(str(tmp_path), CONFIG, confirmation(1), BEGAN + timedelta(days=9), Look(kind="confirmation")) == first
+    assert (tmp_path / "gates.json").read_bytes() == written

@@ -217,10 +217,10 @@ class _Curation:
         dropped |= quotes
         tasks["split"] = splits.split.reindex(tasks.index).fillna("")
         check_held_out_tier(tasks)
-        unlinked = tasks.drop(columns=["first_seen", "last_seen"])
-        in_use = unlinked[tasks["split"] != ""]
+        timeless = tasks.drop(columns=["first_seen", "last_seen"])
+        in_use = timeless[tasks["split"] != ""]
         in_use = self._with_states(in_use.sort_values(["split", "id"], key=_split_order).reset_index(drop=True))
-        reserve = unlinked.set_index("id").loc[splits.reserve].reset_index().assign(split=RESERVE)
+        reserve = timeless.set_index("id").loc[splits.reserve].reset_index().assign(split=RESERVE)
         episodes = self._episodes(in_use)
         leaks = check_leaks(
             in_use, episodes.rename(columns={"id": "trace_id"}), linking, splits.record, allow=self.config.allow_leak

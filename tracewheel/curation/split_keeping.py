@@ -249,8 +249,10 @@ class _Keeping:
         return self._tasks.kept["id"].map(lambda task_id: split_of.get(task_id, ""))
 
     def _reserve(self, split: pandas.Series) -> list[str]:
-        used = set(self._tasks.kept.loc[split != "", "id"])
-        unused = [task_id for task_id in self._candidates()[HELD_OUT] if task_id not in used]
+        """Tasks that hang together with a held-out one would share the luck by which a candidate is chosen."""
+        used = {self._components.root(self._codes[task_id]) for task_id in self._tasks.kept.loc[split != "", "id"]}
+        candidates = self._candidates()[HELD_OUT]
+        unused = [task_id for task_id in candidates if self._components.root(self._codes[task_id]) not in used]
         return unused[: RESERVED_NIGHTS * self._config.held_out_tasks]
 
     def _seen_since(self) -> list[str]:

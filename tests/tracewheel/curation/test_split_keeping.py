@@ -42,14 +42,19 @@ def plain(count, first=0):
 
 def keep(traces, earlier=None, config=CONFIG):
     """The split of each task, the record and the ledger."""
+    kept, tasks = keep_all(traces, earlier, config)
+    return dict(zip(tasks["id"], kept.split, strict=True)), kept.record, kept.ledger
+
+
+def keep_all(traces, earlier=None, config=CONFIG):
+    """The whole result, and the tasks."""
     rows = pandas.DataFrame(traces)
     tasks = rows.groupby("task_id").agg(tier=("tier", "first"), attempts=("id", "size")).reset_index()
     tasks = tasks.rename(columns={"task_id": "id"}).assign(family="a")
     times = pandas.to_datetime(rows["created"]).groupby(rows["task_id"]).agg(["min", "max"])
     tasks["component"] = tasks["id"].map(components(rows))
     tasks["first_seen"], tasks["last_seen"] = tasks["id"].map(times["min"]), tasks["id"].map(times["max"])
-    kept = keep_splits(TraceLinks.of(rows, None, LINK), Candidates(tasks, tasks), config, earlier)
-    return dict(zip(tasks["id"], kept.split, strict=True)), kept.record, kept.ledger
+    return keep_splits(TraceLinks.of(rows, None, LINK), Candidates(tasks, tasks), config, earlier), tasks
 
 
 def sides(record):
@@ -353,3 +358,19 @@ def test_a_split_by_time_needs_no_turnover():
     config = TURNING.model_copy(update={"split": "temporal", "harder_tasks": 1})
     still = config.model_copy(update={"recent_share": 0.0})
     assert keep(plain(60), config=config)[0] == keep(plain(60), config=still)[0]
+
+
+def test_the_reserve_is_the_test_side_beyond_its_sets_in_order_for_five_nights():
+    kept, tasks = keep_all(plain(60))
+    tiers, split = dict(zip(tasks["id"], tasks["tier"], strict=True)), dict(zip(tasks["id"], kept.split, strict=True))
+    test = [task for task in tiers if kept.record.states[identity_key("task", task)].side == "test" and tiers[task] < 3]
+    place = {task: kept.record.places[identity_key("task", task)] for task in test}
+    assert kept.reserve == sorted((task for task in test if not split[task]), key=place.__getitem__)
+    assert kept.reserve and not any(split[task] for task in kept.reserve)
+    many, _ = keep_all(plain(400))
+    assert len(many.reserve) == 5 * SIZES["held_out_tasks"]
+    grown, _ = keep_all(plain(120), kept.record)
+    assert grown.reserve[: len(kept.reserve)] == kept.reserve, "new logs add to it"
+    held = next(task for task, own in split.items() if own == "held_out")
+    linked, _ = keep_all([*plain(60), trace(60, int(held[1:]), f"u{kept.reserve[0][1:]}")], kept.record)
+    assert linked.reserve == kept.reserve[1:], "a task of a user with a held-out task leaves it"
