@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gsdesign import h1, hupdate
 import statsmodels.api as sm
+from gsdesign import h1, hupdate
 from online_fdr.core.abstract.abstract_spend_func import AbstractSpendFunc
 from online_fdr.p_values.spending.alpha_spending import AlphaSpending
 from online_fdr.p_values.spending.online_fallback import OnlineFallback
