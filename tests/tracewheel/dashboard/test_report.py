@@ -213,4 +213,4 @@ def test_what_the_gate_made_of_an_audit(record, tmp_path):
     export_runs([RunRecord(work, record.run_id)], tmp_path / "report.html")
     text = Page((tmp_path / "report.html").read_text()).text
     assert "at most 11.7%" in text and "0.0% to 0.4%, 0 of 900" in text
-    assert text.count(EXPLAINED) == 2 and "The gate: false accepts" in text and "they cannot" not in text
+    assert text.count(EXPLAINED) == 3 and "The gate: false accepts" in text and "they cannot" not in text

@@ -34,7 +34,7 @@ def test_a_note_says_what_was_lost_and_what_the_doctor_found():
     note = run_note(
         summary, [*lost, {"task_id": "won", "family": "list", "change": "gained"}], [alarm, Finding("kl", "healthy")]
     )
-    assert "**Refused**, compared with champion" in note and "- not certain" in note
+    assert note.startswith("- Not promoted: not certain.\n")
     assert "| champion | 50.0% (40.0% to 60.0%) |  |  |" in note and "| rl |  |  |  |" in note
     assert "iterations 2 to 10: `▁▇` 10.0% to 80.0%" in note
     assert "1 gained, 7 lost (`task-0` (list)" in note and "and 2 more" in note
