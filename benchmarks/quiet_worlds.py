@@ -6,9 +6,9 @@ Each figure stands beside its nominal value, with its simulation error (two stan
 
 **Drift.** A year of 40 attempts a day at new tasks of four families, by 120 users who come and go; a run completes every 20
 nights, and 60 days are known before. Users prefer families (a Dirichlet distribution of concentration 2 around the mix) and
-differ in success (a standard deviation of 15 points); at weekends the mix is reversed and success 10 points lower. Looks are made
-as `tasks/records/decisions.py` makes them. Power is measured from the night on which a family's share rises by 20 points, or
-success falls by 20, for all users.
+differ in success (a standard deviation of 15 points); at weekends the mix is reversed and success 10 points lower. Looks are
+made as `tasks/records/decisions.py` makes them. Power is measured from the night on which a family's share rises by 20 points,
+or success falls by 20, for all users.
 
 **Screening.** Years of batches of 40 to 120 records by 60 users, a few of whom have most of the traffic. Rewards that the
 verifier contradicts are 2%, in some worlds more in some nights than in others. Poison: a user whom nobody knew has half of
@@ -30,13 +30,13 @@ from typing import Any
 import measuring
 import numpy as np
 import pandas as pd
+
 from tracewheel.config.operations import ScreeningConfig
 from tracewheel.curation.difficulty import pass_rates
 from tracewheel.operations.batch_profile import BatchProfile, short_hash
 from tracewheel.operations.drift import find_drift
 from tracewheel.operations.screening import reasons, screen
 from tracewheel.scoring.verifiers.judges.calibration import Judged, calibration
-
 
 SEED = 47
 FAMILIES = np.array(["alpha", "beta", "gamma", "delta"])
@@ -55,8 +55,7 @@ def share(hits: float, n: int) -> dict[str, float]:
 def attempts(
     stream: np.random.Generator, days: int, *, prefers: bool, weekends: bool, daily: int, change: dict[str, float] | None = None
 ) -> pd.DataFrame:
-    """Attempts of so many days; `change` begins on a `day`, and moves `mix` (a share of the tasks goes to the last family)
-    or `success`."""
+    """Attempts of so many days; `change` begins on a `day`, and moves `mix` or `success` by so much."""
     users = 120 + days // 2  # each is there for a time, and the last ones come late
     begins = np.concatenate([np.zeros(120, dtype=int), np.sort(stream.integers(0, days, users - 120))])
     ends = begins + stream.geometric(1 / 240, users)
@@ -215,13 +214,63 @@ def screening(scale: float) -> list[dict[str, Any]]:
     return rows
 
 
+def difficulty(scale: float) -> list[dict[str, Any]]:
+    rows = []
+    for name, shape in (
+        ("U-shaped, Beta(0.1, 0.1)", 0.1),
+        ("U-shaped, Beta(0.3, 0.3)", 0.3),
+        ("uniform", 1.0),
+        ("alike, Beta(5, 5)", 5.0),
+    ):
+        for tries in (1, 4, 16):
+            stream, tasks = np.random.default_rng([SEED, tries, round(10 * shape)]), max(100, round(4000 * scale))
+            rates = stream.beta(shape, shape, tasks)
+            names = np.repeat(np.char.add("t", np.arange(tasks).astype(str)), tries)
+            solved = (stream.random(tasks * tries) < np.repeat(rates, tries)).astype(float)
+            found, _ = pass_rates(pd.DataFrame({"id": np.arange(len(names)).astype(str), "task_id": names, "success": solved}))
+            found = found.set_index("task_id").loc[names[::tries]]
+            inside = int(((found["low"].to_numpy() <= rates) & (rates <= found["high"].to_numpy())).sum())
+            world = f"{name}, {tries} attempts a task"
+            rows.append(
+                {"figure": "interval covers a task's pass rate", "world": world, "nominal": "90%"} | share(inside, tasks)
+            )
+    return rows
+
+
+def judges(scale: float) -> list[dict[str, Any]]:
+    rows = []
+    for tasks, alike in ((40, 0.0), (40, 0.2), (40, 0.5), (15, 0.3)):
+        trials = max(20, round(600 * scale))
+        inside: Counter[str] = Counter()
+        right, passing = 0.85, 0.5
+        stream = np.random.default_rng([SEED, tasks, round(100 * alike)])
+        size = 1 / alike - 1 if alike else 0.0
+        for _ in range(trials):
+            sizes = stream.integers(1, 10, tasks)
+            rate = stream.beta(right * size, (1 - right) * size, tasks) if size else np.full(tasks, right)
+            of = np.repeat(np.arange(tasks), sizes)
+            passes = stream.random(len(of)) < passing
+            says = np.where(stream.random(len(of)) < rate[of], passes, ~passes)
+            found = calibration([Judged(str(task), bool(p), bool(s), 1) for task, p, s in zip(of, passes, says, strict=True)])
+            truths = {"agreement": right, "false_accept": 1 - right, "kappa": 2 * right - 1}
+            for name, truth in truths.items():
+                ends = found[name]["interval"]
+                inside[name] += ends is not None and ends[0] <= truth <= ends[1]
+        world = f"{tasks} tasks with 1 to 9 episodes, correlation {alike:g}"
+        rows += [
+            {"figure": f"interval covers {name}", "world": world, "nominal": "95%"} | share(inside[name], trials)
+            for name in ("agreement", "false_accept", "kappa")
+        ]
+    return rows
+
+
 def percent(row: dict[str, Any]) -> str:
     if "unit" in row:
         return f"{row['rate']:.2f} ± {row['error']:.2f}"
     return f"{100 * row['rate']:.1f}% ± {100 * row['error']:.1f}"
 
 
-PARTS = {"drift": drift, "screening": screening}
+PARTS = {"drift": drift, "screening": screening, "difficulty": difficulty, "judges": judges}
 
 
 def main() -> None:

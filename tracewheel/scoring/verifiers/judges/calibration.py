@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.statistics import wilson_interval
+from tracewheel.core.statistics import Interval, wilson_interval
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers.base import EpisodeVerifier
 from tracewheel.scoring.verifiers.episode import Episode, episode_from
 from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
 
 PASS, FAIL = "pass", "fail"
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def judge_labelled(verifier: EpisodeVerifier, cases: Sequence[Labelled], pass_ma
 
 
 def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The figures of a judge. Rates have Wilson's 95% intervals, kappa one by a bootstrap over tasks.
+    """The figures of a judge, with 95% intervals that take the episodes of a task for alike.
 
     `false_accept`: the judge passes what people fail, among what they fail; `false_reject` the other way round. `length_bias`
     is Spearman's correlation of (judge minus label) with the length of what the agent wrote: above 0 it is milder with long
@@ -102,10 +103,10 @@ def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
         "labelled": len(judged),
         "without_verdict": len(judged) - len(told),
         "flagged": sum(item.flagged for item in told),
-        "agreement": _rate(sum(item.said == item.passes for item in told), len(told)),
-        "kappa": {"value": kappa(told), "interval": _by_task(told, kappa)},
-        "false_accept": _rate(sum(bool(item.said) for item in failed), len(failed)),
-        "false_reject": _rate(sum(not item.said for item in passed), len(passed)),
+        "agreement": _rate(told, lambda item: item.said == item.passes),
+        "kappa": {"value": kappa(told), "interval": _kappa_interval(told)},
+        "false_accept": _rate(failed, lambda item: bool(item.said)),
+        "false_reject": _rate(passed, lambda item: not item.said),
         "length_bias": length_bias(told),
         "self_consistency": 1.0 - sum(item.disagreement for item in told) / len(told) if told else None,
     }
@@ -134,20 +135,35 @@ def length_bias(told: Sequence[Judged]) -> dict[str, float] | None:
     return {"correlation": float(found.statistic), "p_value": float(found.pvalue)}
 
 
-def _rate(count: int, n: int) -> dict[str, Any]:
-    return {"rate": count / n if n else None, "interval": list(wilson_interval(count, n)), "n": n}
+def _rate(items: Sequence[Judged], counts: Callable[[Judged], bool]) -> dict[str, Any]:
+    hits = np.array([counts(item) for item in items], dtype=np.float64)
+    return {
+        "rate": float(hits.mean()) if items else None,
+        "interval": list(_rate_interval(hits, [item.task for item in items])),
+        "n": len(items),
+    }
 
 
-def _by_task(told: Sequence[Judged], figure: Callable[[Sequence[Judged]], float | None]) -> list[float] | None:
-    by_task: dict[str, list[Judged]] = {}
-    for item in told:
-        by_task.setdefault(item.task, []).append(item)
-    groups, draw, found = list(by_task.values()), np.random.default_rng(0), []
-    for _ in range(RESAMPLES if len(groups) > 1 else 0):
-        value = figure([item for place in draw.integers(len(groups), size=len(groups)) for item in groups[place]])
-        if value is not None and math.isfinite(value):
-            found.append(value)
-    return [float(value) for value in np.quantile(found, [0.025, 0.975])] if found else None
+def _rate_interval(hits: npt.NDArray[np.float64], tasks: Sequence[str]) -> Interval:
+    """Wilson's interval of the effective number of episodes: over the design effect of tasks, with Student's quantile."""
+    n, groups = len(hits), len(set(tasks))
+    if groups < 2:
+        return wilson_interval(float(hits.sum()), n) if n < 2 else Interval(0.0, 1.0)
+    steady = (hits.sum() + 0.5) / (n + 1)
+    sums = np.bincount(np.unique(tasks, return_inverse=True)[1], hits - steady)
+    design = max(1.0, groups / (groups - 1) * float(sums @ sums) / (n * steady * (1 - steady)))
+    confidence = 1.0 - 2.0 * float(ndtr(-stdtrit(groups - 1, 0.975)))
+    return wilson_interval(float(hits.sum()) / design, n / design, confidence)
+
+
+def _kappa_interval(told: Sequence[Judged]) -> list[float] | None:
+    """By the jackknife over tasks (Tukey 1958), with Student's quantile. None where a kappa is."""
+    tasks = sorted({item.task for item in told})
+    whole, without = kappa(told), [kappa([item for item in told if item.task != task]) for task in tasks]
+    if len(tasks) < 2 or whole is None or None in without:
+        return None
+    half = stdtrit(len(tasks) - 1, 0.975) * math.sqrt((len(tasks) - 1) * np.var(np.array(without, dtype=float)))
+    return [max(-1.0, whole - half), min(1.0, whole + half)]
 
 
 def _length(episode: Episode) -> int:
