@@ -5,10 +5,10 @@
 Each figure stands beside its nominal value, with its simulation error (two standard errors).
 
 **Drift.** A year of 40 attempts a day at new tasks of four families, by 120 users who come and go; a run completes every 20
-nights, and 60 days are known before. Users prefer families (a Dirichlet distribution of concentration 2 around the mix) and
-differ in success (a standard deviation of 15 points); at weekends the mix is reversed and success 10 points lower. Looks are
-made as `tasks/records/decisions.py` makes them. Power is measured from the night on which a family's share rises by 20 points,
-or success falls by 20, for all users.
+nights, 60 days are known before, and the log reaches back 120 days. Users prefer families (a Dirichlet distribution of
+concentration 2 around the mix) and differ in success (a standard deviation of 15 points); at weekends the mix is reversed and
+success 10 points lower. Looks are made as `tasks/records/decisions.py` makes them. Power is measured from the night on which a
+family's share rises by 20 points, or success falls by 20, for all users.
 
 **Screening.** Years of batches of 40 to 120 records by 60 users, a few of whom have most of the traffic. Rewards that the
 verifier contradicts are 2%, in some worlds more in some nights than in others. Poison: a user whom nobody knew has half of
@@ -42,7 +42,7 @@ SEED = 47
 FAMILIES = np.array(["alpha", "beta", "gamma", "delta"])
 MIX, SUCCESS = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.8, 0.7, 0.6, 0.5])
 MONDAY = np.datetime64("2026-01-05")
-KNOWN, YEAR, RUN_EVERY = 60, 365, 20
+KNOWN, YEAR, RUN_EVERY, REACHES_BACK = 60, 365, 20, 120
 LEVEL, LOOKS = 0.1, 200  # DRIFT_LEVEL and LOOKS_A_YEAR of the decisions
 
 
@@ -96,7 +96,8 @@ def first_alarm(
     for day in range(begin, end):
         if day - before_day == RUN_EVERY:
             before_day, last = day, 0
-        known, since = found[found["day"] < before_day], found[(found["day"] >= before_day) & (found["day"] <= day)]
+        known = found[(found["day"] < before_day) & (found["day"] >= before_day - REACHES_BACK)]
+        since = found[(found["day"] >= before_day) & (found["day"] <= day)]
         due = len(since) >= math.ceil(1.25 * last) or day - looked >= 2 if last else len(since) >= 5
         if not due:
             continue
@@ -108,27 +109,26 @@ def first_alarm(
 
 def drift(scale: float) -> list[dict[str, Any]]:
     worlds = {
-        "all alike": {"prefers": False, "weekends": False, "daily": 40},
         "users prefer families": {"prefers": True, "weekends": False, "daily": 40},
         "weekends differ": {"prefers": False, "weekends": True, "daily": 40},
         "both": {"prefers": True, "weekends": True, "daily": 40},
     }
     rows = []
     for number, (name, world) in enumerate(worlds.items()):
-        years = max(2, round(60 * scale))
+        years = max(2, round(20 * scale))
         alarms = sum(
             first_alarm(np.random.default_rng([SEED, number, year]), world, KNOWN, KNOWN + YEAR) is not None
             for year in range(years)
         )
         rows.append({"figure": "quiet years with an alarm", "world": name, "nominal": "at most 10%"} | share(alarms, years))
     for number, (name, world) in enumerate(worlds.items()):
-        for what in ("mix", "success"):
-            trials, seen = max(2, round(100 * scale)), 0
+        for what in ("mix", "success") if name == "both" else ("mix",):
+            trials, seen = max(2, round(60 * scale)), 0
             for trial in range(trials):
                 stream = np.random.default_rng([SEED, 100 + number, len(what), trial])
                 day = KNOWN + RUN_EVERY + int(stream.integers(RUN_EVERY))
                 alarm = first_alarm(stream, world, KNOWN, day + 7, {"day": day, what: 0.2})
-                seen += alarm is not None and alarm >= day
+                seen += alarm is not None and alarm >= day  # an earlier alarm is a false one
             goal = "at least 90%" if what == "mix" else "-"
             rows.append(
                 {"figure": f"{what} moves by 20 points, seen in 7 days", "world": name, "nominal": goal} | share(seen, trials)

@@ -8,9 +8,9 @@ attempts in a stratum, the sum of n1 n0 / (n1 + n0) times the difference of the 
 A user's attempts are alike: each prefers some families, and some ask harder things. Its variance is therefore that of attempts
 which correlate within a user: by one correlation within a week, for what comes in bursts, and by another between weeks, for
 what stays and is on both sides. Both are estimated from all attempts, the many earlier ones included (moments of standardised
-residuals). The variance over that of independent attempts is the design effect (Kish 1965). It makes the later attempts fewer,
-and the p-value is the binomial tail of their effective number (Korn and Graubard 1998), which holds for rare families, too.
-Where the log names no user, the session stands for one, or else the task.
+residuals). Independent attempts of the same variance are fewer: the effective numbers of both sides (Korn and Graubard 1998).
+The p-value is that of the signed root of their likelihood ratio, which follows skewness far in the tail, as rare families need
+it. Where the log names no user, the session stands for one, or else the task.
 
 All families together and each family are tested for a fall, one-sided, and each family for its share; Holm's step-down test
 (1979) corrects for their number. A rise of success is no reason to train.
@@ -199,19 +199,22 @@ def _change(family: str, sides: _Sides, hits: pandas.Series[bool], *, two_sided:
     if not independent:
         return Change(family, before, after, int(attempts), 1.0)
     added = sum(max(0.0, a / p) * r for a, p, r in zip(alike[1:], pairs[1:], related, strict=True) if p > 0)
-    design = max(1.0, (independent + added) / independent)
     size = float((n1 * (n - n1) / n).sum())
-    effective = size**2 / float(weight @ weight) / design
-    rate = float((n1 * hits_of / n)[both].sum() / attempts)
-    count = effective * min(1.0, max(0.0, rate + float(weight @ hit) / size))
-    lower = 1.0 - binomial_tail(count + 1.0, effective, rate)
-    p_value = min(1.0, 2 * min(lower, binomial_tail(count, effective, rate))) if two_sided else lower
+    moved = min(1.0, max(0.0, before + float(weight @ hit) / size))
+    # The share of the attempts of each side that, were they independent, would give the difference the same variance.
+    ends = np.array([moved, before]), np.array([attempts, (n - n1)[both].sum()])
+    pooled = float(ends[0] @ ends[1] / ends[1].sum())
+    share = size**2 * pooled * (1 - pooled) / (independent + max(0.0, added)) * (1 / ends[1]).sum()
+    z = math.sqrt(2.0 * share * float(ends[1] @ _divergence(ends[0], pooled)))
+    tail = float(special.ndtr(-z))
+    p_value = 2 * tail if two_sided else tail if moved < before else 1.0 - tail
     return Change(family, before, after, int(attempts), p_value)
 
 
-def binomial_tail(count: float, of: float, rate: float) -> float:
-    """The probability of `count` or more of `of`, which need not be whole: the incomplete beta function."""
-    return 1.0 if count <= 0 else 0.0 if count > of else float(special.betainc(count, of - count + 1.0, rate))
+def _divergence(rates: Vector, pooled: float) -> Vector:
+    """Kullback and Leibler's, of attempts with these rates from attempts with the pooled one."""
+    hits, misses = special.xlogy(rates, rates / pooled), special.xlogy(1 - rates, (1 - rates) / (1 - pooled))
+    return np.maximum(0.0, hits + misses)
 
 
 def _judged(tests: Sequence[Change], level: float) -> tuple[Change, ...]:

@@ -3,7 +3,8 @@
     python plugins/lab/benchmarks/off_policy_worlds.py --out benchmarks/results/off_policy_worlds.json
 
 A log has 1,024 episodes, 8 each of 128 tasks. An episode has a trait z, standard normal under the logged policy; the challenger
-moves its mean by d, so that weights are log-normal, exp(d z - d^2 / 2). Success has the probability Phi(a + 0.8 z), a normal by task.
+moves its mean by d, so that weights are log-normal, exp(d z - d^2 / 2). Success has the probability Phi(a + 0.8 z), where a is
+normal by task.
 
 - heavy weights: d from 0.5 to 2.5.
 - behaviour missing: a share of the episodes has no log-probabilities, and these succeed half as often.

@@ -152,7 +152,7 @@ def _rate_interval(hits: npt.NDArray[np.float64], tasks: Sequence[str]) -> Inter
     steady = (hits.sum() + 0.5) / (n + 1)
     sums = np.bincount(np.unique(tasks, return_inverse=True)[1], hits - steady)
     design = max(1.0, groups / (groups - 1) * float(sums @ sums) / (n * steady * (1 - steady)))
-    confidence = 1.0 - 2.0 * float(ndtr(-stdtrit(groups - 1, 0.975)))
+    confidence = 1.0 - 2.0 * max(float(ndtr(-stdtrit(groups - 1, 0.975))), 1e-12)
     return wilson_interval(float(hits.sum()) / design, n / design, confidence)
 
 
