@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,8 @@ from tracewheel.curation.curated_folder import EPISODES_FILE, OUTCOMES_FILE, TAS
 if TYPE_CHECKING:
     import pandas
 
-Vector, Numbers = npt.NDArray[np.float64], npt.NDArray[np.intp]
+Vector = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
 ALL = "all families"
 # What is compared with the past: the newest week, or more days where it brought fewer attempts.
 WEEK, LEAST = 7, 200
@@ -129,7 +130,7 @@ def find_drift(before: pandas.DataFrame, after: pandas.DataFrame, level: float) 
     return Drift(level, _judged(falls, level / 2), _judged(shares, level / 2))
 
 
-def newest(days: pandas.Series[float]) -> pandas.Series[bool]:
+def newest(days: pandas.Series[Any]) -> pandas.Series[bool]:
     """Which attempts are of the last seven days, or of more days where those have fewer than `LEAST`; all that have none."""
     dated = days.dropna().sort_values()
     first = min(dated.iloc[-1] - WEEK + 1, dated.iloc[-LEAST]) if len(dated) > LEAST else -math.inf

@@ -67,8 +67,8 @@ def preview_policy(config: RetrainConfig, episodes: pd.DataFrame, plan: PreviewP
         reasons = ", ".join(f"{count} {reason}" for reason, count in usable.left_out.items()) or "there are none"
         raise DataError(f"no episode can be used: {reasons}")
     scored = rescored(config.policy, plan.policy, usable.frame, temperature=plan.temperature)
-    missing = sum(usable.left_out.get(reason, 0) for reason in UNKNOWN)
-    found = preview(logged_episodes(usable.frame, scored, missing=missing), plan.limits)
+    unknown = sum(usable.left_out.get(reason, 0) for reason in UNKNOWN)
+    found = preview(logged_episodes(usable.frame, scored, missing=unknown), plan.limits)
     return {
         "logged": found.logged,
         "estimates": {name: _as_json(estimate) for name, estimate in found.estimates.items()},

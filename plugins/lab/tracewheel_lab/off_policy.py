@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Vector, Numbers = npt.NDArray[np.float64], npt.NDArray[np.intp]
+Vector = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
 SHRINKAGE = 2.0  # episodes of its family that a task's value is mixed with
 LARGEST_LOG_WEIGHT = 700.0  # exp of more is infinite
 
