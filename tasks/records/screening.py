@@ -24,7 +24,7 @@ from tracewheel.core.store import Entry
 from tracewheel.curation.replayed_traces import REPLAYED, replayed_outcomes, selected
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.batch_profile import BatchProfile, Profiler
-from tracewheel.operations.batches import ACCEPTED, HELD, Batch, Batches, LogPart
+from tracewheel.operations.batches import ACCEPTED, HELD, RELEASED, Batch, Batches, LogPart
 from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, sentences
 from tracewheel.operations.screening import reasons, screen
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
@@ -87,10 +87,12 @@ def screened(run: Run, *, fresh: bool = False, tell: bool = False) -> Run:
 def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart]) -> Batch:
     """Ingest what a run reads, screen what is new in it, and note the decision."""
     now = clock.now()
-    accepted = batches.accepted()
+    learnt = [batch for batch in batches.all() if batch.state != HELD]
+    accepted = [batch.profile for batch in learnt]
+    release = max((number for number, batch in enumerate(learnt) if batch.state == RELEASED), default=-1)
     traces = ingest_traces(run, snapshot=run.snapshot)
     profile = profile_of(run, traces, new, accepted, now)
-    results = screen(profile, accepted, run.config.screening)
+    results = screen(profile, accepted, run.config.screening, len(learnt) - release - 1)
     found = reasons(results)
     state = HELD if found and run.config.screening.hold else ACCEPTED
     why = "; ".join(result.check for result in found) or "nothing found"

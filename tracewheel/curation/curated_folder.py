@@ -11,7 +11,7 @@ TASKS_FILE, EPISODES_FILE, SETS_FOLDER = "tasks.parquet", "episodes.parquet", "s
 DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
 SPLITS_FILE, OUTCOMES_FILE = "splits.parquet", "outcomes.parquet"
 REPORT_FILE, QUALITY_FILE = "report.json", "quality.json"
-OUTCOME_COLUMNS = ("trace_id", "task_id", "family", "success", "created")
+OUTCOME_COLUMNS = ("trace_id", "task_id", "family", "success", "created", "session", "user")
 TRAIN, VALIDATION, HELD_OUT, HARDER = "train", "validation", "held_out", "harder"
 SPLITS = (TRAIN, VALIDATION, HELD_OUT, HARDER)
 # Tasks of the test side beyond the held-out set, on which a gate's candidate is confirmed, for so many nights.

@@ -176,8 +176,8 @@ def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None
 
     Returns:
         A row a task, and the counts to keep for the next curation. The columns: `task_id`; `attempts` and `successes` in
-        these episodes; `pass_rate`, the share of successes in the counts, NaN without any; `posterior`, `low` and `high`, the
-        mean of the Beta posterior and its central 90%; and `pass_tier`, from 1 for the easiest.
+        these episodes; `pass_rate`, the share of successes in the counts, NaN without any; `posterior`, the mean of the
+        Beta posterior; `low` and `high`, the ends of its interval (`pass_rate_ends`); and `pass_tier`, from 1 for the easiest.
     """
     import pandas
 
@@ -197,6 +197,7 @@ def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None
         held = counts.get(task_id)
         alpha, beta = counts.posterior(task_id)
         mean = alpha / (alpha + beta)
+        low, high = pass_rate_ends(*(held or (0.0, 0.0)))
         rows.append(
             {
                 "task_id": task_id,
@@ -204,8 +205,8 @@ def pass_rates(episodes: pandas.DataFrame, earlier: KeptPassCounts | None = None
                 "successes": successes,
                 "pass_rate": held[0] / sum(held) if held else float("nan"),
                 "posterior": mean,
-                "low": beta_quantile(alpha, beta, (1 - CONFIDENCE) / 2),
-                "high": beta_quantile(alpha, beta, (1 + CONFIDENCE) / 2),
+                "low": low,
+                "high": high,
                 "pass_tier": pass_tier(mean),
             }
         )
@@ -271,6 +272,12 @@ def beta_below(alpha: float, beta: float, x: float) -> float:
     return float(special.betainc(alpha, beta, min(max(x, 0.0), 1.0)))
 
 
-def beta_quantile(alpha: float, beta: float, probability: float) -> float:
-    """The x with P(p < x) = probability for p ~ Beta(alpha, beta)."""
-    return float(special.betaincinv(alpha, beta, probability))
+def pass_rate_ends(successes: float, failures: float) -> tuple[float, float]:
+    """The ends of the `CONFIDENCE` interval of a pass rate, by Jeffreys' prior Beta(1/2, 1/2).
+
+    The lower end is 0 where nothing succeeded, and the upper 1 where nothing failed (Brown, Cai and DasGupta 2001): many tasks
+    are always or never solved, and the central interval of a posterior leaves these rates out.
+    """
+    tail, alpha, beta = (1 - CONFIDENCE) / 2, successes + 0.5, failures + 0.5
+    low = float(special.betaincinv(alpha, beta, tail)) if successes else 0.0
+    return low, float(special.betaincinv(alpha, beta, 1 - tail)) if failures else 1.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import FACTS
-from tracewheel.curation.difficulty import CONFIDENCE, beta_quantile
+from tracewheel.curation.difficulty import pass_rate_ends
 from tracewheel.dashboard.digests import FOLDER, Shelf
 from tracewheel.dashboard.duck import select
 from tracewheel.dashboard.facts import plain
@@ -200,10 +200,9 @@ def train_counts(shelf: Shelf) -> dict[str, dict[str, Any]]:
 
 
 def rate_of(successes: float, attempts: int) -> dict[str, Any]:
-    """`rate` (None without attempts), and of its Beta posterior, as in curation, `posterior` (the mean) and `ends` (90%)."""
-    alpha, beta = 1.0 + successes, 1.0 + attempts - successes
-    ends = tuple(beta_quantile(alpha, beta, (1 + side * CONFIDENCE) / 2) for side in (-1, 1))
-    return {"rate": successes / attempts if attempts else None, "posterior": alpha / (alpha + beta), "ends": ends}
+    """`rate` (None without attempts), and as in curation `posterior` (the mean) and `ends` (90%)."""
+    posterior, ends = (1.0 + successes) / (2.0 + attempts), pass_rate_ends(successes, attempts - successes)
+    return {"rate": successes / attempts if attempts else None, "posterior": posterior, "ends": ends}
 
 
 def task_named(shelf: Shelf, name: str, *, is_in_texts: bool = False) -> list[dict[str, Any]]:

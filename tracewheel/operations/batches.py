@@ -194,10 +194,6 @@ class Batches:
         with self._locked():
             write_whole(self.folder / SNAPSHOT_FILE, json.dumps(snapshot.to_record(), indent=1) + "\n")
 
-    def accepted(self) -> list[BatchProfile]:
-        """Profiles of the batches that are learnt from."""
-        return [batch.profile for batch in self.all() if batch.state != HELD]
-
     def add(
         self, parts: Sequence[LogPart], profile: BatchProfile, results: Sequence[Suspicion], decision: Mapping[str, Any]
     ) -> Batch:

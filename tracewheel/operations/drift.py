@@ -1,27 +1,28 @@
 """Whether the deployed agent's success has fallen, or its mix of tasks has changed, since the last complete run.
 
-Both tests are exact given the margins of their tables, however few outcomes there are, and compare only what is alike:
-scored outcomes of the same task, or of tasks of the same family.
+What is alike is compared: attempts of one stratum, before and since. For the mix a stratum is a weekday, so that a weekend is
+no change. For success it is a task that was tried on both sides; of the other tasks of a family the first scored attempt
+counts, and the family on a weekday is the stratum. The statistic is Mantel and Haenszel's (1959): with n1 later and n0 earlier
+attempts in a stratum, the sum of n1 n0 / (n1 + n0) times the difference of the two rates.
 
-Success, one-sided. A task that was tried before and after is a stratum of its own. Of the other tasks of a family the
-first scored attempt counts, because attempts at one task are alike, and the family is a stratum. Given the margins, the
-later successes of a stratum are hypergeometric when nothing has changed (Fisher 1935), and their sum over strata is the
-exact form of Mantel and Haenszel's test (1959; Gart 1970; Mehta, Patel and Gray 1985). All outcomes together and each family
-are tested, and Holm's step-down test (1979) corrects for their number. A rise is no reason to train.
+A user's attempts are alike: each prefers some families, and some ask harder things. Its variance is therefore that of attempts
+which correlate within a user: by one correlation within a week, for what comes in bursts, and by another between weeks, for
+what stays and is on both sides. Both are estimated from all attempts, the many earlier ones included (moments of standardised
+residuals). Independent attempts of the same variance are fewer: the effective numbers of both sides (Korn and Graubard 1998).
+The p-value is that of the signed root of their likelihood ratio, which follows skewness far in the tail, as rare families need
+it. Where the log names no user, the session stands for one, or else the task.
 
-Mix. A task counts once a day, so that retries are no change of the mix. Pearson's chi-square of families before and after
-is compared with random tables of the same margins (Patefield 1981 draws them; here, with two rows, the multivariate
-hypergeometric distribution does), until `EXCEEDANCES` of them are as extreme (Besag and Clifford 1991).
+All families together and each family are tested for a fall, one-sided, and each family for its share; Holm's step-down test
+(1979) corrects for their number. A rise of success is no reason to train.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,36 +30,42 @@ from scipy import special
 
 from tracewheel.core.files import read_table
 from tracewheel.core.inference import holm
-from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import EPISODES_FILE, OUTCOME_COLUMNS, OUTCOMES_FILE, TASKS_FILE
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
+from tracewheel.curation.curated_folder import EPISODES_FILE, OUTCOMES_FILE, TASKS_FILE
 
 if TYPE_CHECKING:
     import pandas
 
+Vector = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
 ALL = "all families"
-# Random tables: until so many are as extreme, and at most so many for one that would be by chance at the level.
-EXCEEDANCES, DRAWS_PER_ONE, MOST_DRAWS, CHUNK = 100, 10, 400_000, 10_000
-
-
-class Stratum(NamedTuple):
-    """Successes and attempts, after and before."""
-
-    successes: int
-    attempts: int
-    earlier_successes: int
-    earlier_attempts: int
+# What is compared with the past: the newest week, or more days where it brought fewer attempts.
+WEEK, LEAST = 7, 200
 
 
 @dataclass(frozen=True)
-class Fall:
-    """The success of a family, or of all: rates of the outcomes compared, and the one-sided p-value of a fall."""
+class Change:
+    """The rate of a family before and since, and the p-value of no change.
+
+    Attributes:
+        family: Its name.
+        before: Its rate on the earlier side, weighed as the strata of the later one.
+        after: Its rate on the later side.
+        attempts: Later ones that could be compared.
+        p_value: One-sided for a fall of success, two-sided for a share of the mix.
+        found: Whether it is too small to be chance.
+    """
 
     family: str
     before: float
     after: float
-    outcomes: int
+    attempts: int
     p_value: float
+    found: bool = False
+
+    def says(self, what: str) -> str:
+        """In words, with numbers."""
+        rates = f"from {self.before:.0%} to {self.after:.0%}"
+        return f"{what} {self.family} {rates} in {self.attempts} attempts (p = {self.p_value:.2g})"
 
 
 @dataclass(frozen=True)
@@ -67,61 +74,32 @@ class Drift:
 
     Attributes:
         level: Error probability of all tests together; half for success, half for the mix.
-        falls: All families together first, then each family with comparable outcomes.
-        fallen: The families in which success has fallen.
-        mix_p_value: Of an unchanged mix of families.
-        mix_before, mix_after: Tasks by family.
+        falls: Success: all families together first, then each family with comparable outcomes.
+        shares: Each family's share of the tasks.
     """
 
     level: float
-    falls: tuple[Fall, ...] = ()
-    fallen: tuple[str, ...] = ()
-    mix_p_value: float = 1.0
-    mix_before: tuple[tuple[str, int], ...] = ()
-    mix_after: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def mix_changed(self) -> bool:
-        """Whether the mix of families has changed."""
-        return self.mix_p_value <= self.level / 2
+    falls: tuple[Change, ...] = ()
+    shares: tuple[Change, ...] = ()
 
     @property
     def found(self) -> bool:
         """Whether anything has drifted."""
-        return bool(self.fallen) or self.mix_changed
-
-    @property
-    def success_p_value(self) -> float:
-        """The smallest p-value of a fall, corrected for the number of families."""
-        return min(1.0, min((fall.p_value for fall in self.falls), default=1.0) * len(self.falls))
+        return any(test.found for test in self.falls + self.shares)
 
     def says(self) -> str:
         """In a few words, with numbers."""
         if not self.found:
-            return f"no drift (success p = {self.success_p_value:.2g}, task mix p = {self.mix_p_value:.2g})"
-        words = [
-            f"success of {fall.family} fell from {fall.before:.0%} to {fall.after:.0%} in {fall.outcomes} outcomes"
-            f" (p = {fall.p_value:.2g})"
-            for fall in self.falls
-            if fall.family in self.fallen
-        ]
-        if self.mix_changed:
-            name, before, after = self._moved_most()
-            words.append(f"the task mix changed (p = {self.mix_p_value:.2g}): {name} from {before:.0%} to {after:.0%}")
+            fall, share = (
+                min(1.0, len(tests) * min((test.p_value for test in tests), default=1.0)) for tests in (self.falls, self.shares)
+            )
+            return f"no drift (success p = {fall:.2g}, task mix p = {share:.2g})"
+        words = [fall.says("success of") for fall in self.falls if fall.found]
+        moved = [share for share in self.shares if share.found]
+        if moved:
+            most = max(moved, key=lambda share: abs(share.after - share.before))
+            words.append("the task mix changed: " + most.says("the share of"))
         return "drift: " + "; ".join(words)
-
-    def to_record(self) -> dict[str, Any]:
-        """As JSON types."""
-        return asdict(self) | {"found": self.found, "says": self.says()}
-
-    def _moved_most(self) -> tuple[str, float, float]:
-        before, after = dict(self.mix_before), dict(self.mix_after)
-        shares = {
-            name: (before.get(name, 0) / sum(before.values()), after.get(name, 0) / sum(after.values()))
-            for name in before | after
-        }
-        name = max(shares, key=lambda name: abs(shares[name][1] - shares[name][0]))
-        return name, *shares[name]
 
 
 def find_drift(before: pandas.DataFrame, after: pandas.DataFrame, level: float) -> Drift:
@@ -129,170 +107,131 @@ def find_drift(before: pandas.DataFrame, after: pandas.DataFrame, level: float) 
 
     Args:
         before: A row for each attempt, with `OUTCOME_COLUMNS`; `success` is NaN where it is unscored or failed otherwise.
-        after: The same of later attempts, without the earlier ones.
+        after: The same of later attempts, without the earlier ones. The newest are compared.
         level: Probability of finding a drift where there is none.
     """
-    if not len(before) or not len(after):
-        return Drift(level)
-    return judge_drift(_strata(before, after), _mix(before), _mix(after), level)
-
-
-def judge_drift(
-    strata: Sequence[tuple[str, Stratum]], mix_before: dict[str, int], mix_after: dict[str, int], level: float
-) -> Drift:
-    """Test what `find_drift` has counted.
-
-    Args:
-        strata: Family and counts of each stratum that has outcomes on both sides.
-        mix_before: Tasks by family.
-        mix_after: The same of the later tasks.
-        level: Probability of finding a drift where there is none.
-    """
-    families = {name: [stratum for of, stratum in strata if of == name] for name in sorted({of for of, _ in strata})}
-    falls = [_fall(ALL, [stratum for _, stratum in strata])] if strata else []
-    if len(families) > 1:
-        falls += [_fall(name, own) for name, own in families.items()]
-    rejected = holm([fall.p_value for fall in falls], level / 2)
-    return Drift(
-        level,
-        tuple(falls),
-        tuple(fall.family for fall, fell in zip(falls, rejected, strict=True) if fell),
-        mix_p_value(mix_before, mix_after, level / 2),
-        tuple(mix_before.items()),
-        tuple(mix_after.items()),
-    )
-
-
-def fall_p_value(strata: Iterable[Stratum]) -> float:
-    """One-sided p-value of a fall of success: the probability of no more later successes, given all margins.
-
-    With one stratum it is Fisher's exact test.
-    """
-    observed = least = 0
-    parts: list[npt.NDArray[Any]] = []
-    for stratum in strata:
-        first, chances = _hypergeometric(stratum)
-        parts.append(chances)
-        observed, least = observed + stratum.successes, least + first
-    while len(parts) > 1:  # in pairs, so that the arrays are of like length
-        pairs = [np.convolve(one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
-        parts = [*pairs, *parts[len(pairs) * 2 :]]
-    return float(min(1.0, parts[0][: observed - least + 1].sum())) if parts else 1.0
-
-
-def mix_p_value(before: dict[str, int], after: dict[str, int], level: float = 0.05, seed: int = 0) -> float:
-    """P-value of an unchanged mix: random tables with the same margins that are at least as extreme by Pearson's chi-square.
-
-    Args:
-        before: Tasks by family.
-        after: The same of the later tasks.
-        level: The level that the p-value is compared with; decides how many tables may have to be drawn.
-        seed: Of the tables.
-    """
-    names = sorted(before.keys() | after.keys())
-    table = np.array([[counts.get(name, 0) for name in names] for counts in (after, before)], dtype=np.int64)
-    drawn, margins = int(table[0].sum()), table.sum(axis=0)
-    if len(names) < 2 or not drawn or drawn == margins.sum():
-        return 1.0
-    expected = margins * (drawn / margins.sum())
-
-    def distances(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = ((rows - expected) ** 2 / expected).sum(axis=-1)
-        return found
-
-    observed = float(distances(table[0]))
-    stream = np.random.default_rng(seed)
-    most = min(MOST_DRAWS, math.ceil(DRAWS_PER_ONE / max(level, 1e-9)))
-    extreme = made = 0
-    while made < most:
-        size = min(CHUNK if made else CHUNK // 10, most - made)
-        hits = np.cumsum(distances(stream.multivariate_hypergeometric(margins, drawn, size=size)) >= observed - 1e-9)
-        if extreme + hits[-1] >= EXCEEDANCES:
-            return EXCEEDANCES / (made + int(np.searchsorted(hits, EXCEEDANCES - extreme)) + 1)
-        extreme, made = extreme + int(hits[-1]), made + size
-    return (extreme + 1) / (made + 1)
-
-
-def _fall(family: str, strata: Sequence[Stratum]) -> Fall:
-    sums = np.array(strata).sum(axis=0)
-    return Fall(family, float(sums[2] / sums[3]), float(sums[0] / sums[1]), int(sums[1]), fall_p_value(strata))
-
-
-def _strata(before: pandas.DataFrame, after: pandas.DataFrame) -> list[tuple[str, Stratum]]:
-    """Family and counts of each stratum that has outcomes on both sides."""
     import pandas
 
-    sides = []
-    for table in (after, before):
-        scored = table[table["success"].notna()]
-        sides.append(scored.assign(solved=(scored["success"] >= 1.0).astype(int)))
-    families = sides[1].drop_duplicates("task_id").set_index("task_id")["family"]
-    common = set(sides[0]["task_id"]) & set(families.index)
-    found = []
-    for side in sides:
-        shared = side["task_id"].isin(common)
-        first = side[~shared].drop_duplicates("task_id")
-        units = pandas.concat(
-            [side[shared].assign(unit=side["task_id"], family=side["task_id"].map(families)), first.assign(unit="")]
-        )
-        found.append(units.groupby(["family", "unit"])["solved"].agg(["sum", "count"]))
-    both = found[0].add_suffix("_after").join(found[1].add_suffix("_before"), how="inner")
-    names = both.index.get_level_values("family").astype(str)
-    return [(name, Stratum(*map(int, counts))) for name, counts in zip(names, both.to_numpy(), strict=True)]
+    if not len(before) or not len(after):
+        return Drift(level)
+    rows = pandas.concat([before.assign(late=0.0), after.assign(late=1.0)], ignore_index=True)
+    written = pandas.to_datetime(rows["created"].fillna("").astype(str).str.slice(0, 10), errors="coerce", format="%Y-%m-%d")
+    day = (written - pandas.Timestamp(0)).dt.days
+    # The last of the weeks that an owner's attempts are alike in ends on the newest day; undated attempts are one week.
+    weeks, weekdays = ((day.max() - day) // WEEK).fillna(-1).astype(int), (day % WEEK).fillna(-1).astype(int)
+    owner = pandas.factorize(owners_of(rows))[0]
+    rows = rows.assign(family=rows["family"].astype(str), owner=owner, week=owner * (weeks.max() + 2) + weeks, stratum=weekdays)
+    rows = rows[newest(day.where(rows["late"] == 1.0))]
+    sides = _Sides.of(rows)
+    shares = [_change(name, sides, rows["family"] == name, two_sided=True) for name in sorted(rows["family"].unique())]
+    scored = _comparable(rows[rows["success"].notna()])
+    families = scored.groupby("family") if scored["family"].nunique() > 1 else ()
+    falls = [_change(name, _Sides.of(own), own["success"] >= 1.0) for name, own in ((ALL, scored), *families)]
+    return Drift(level, _judged(falls, level / 2), _judged(shares, level / 2))
 
 
-def _mix(attempts: pandas.DataFrame) -> dict[str, int]:
-    """Tasks by family, each counted once a day."""
-    days = attempts["created"].fillna("").astype(str).str.slice(0, 10)
-    once = attempts.assign(day=days).drop_duplicates(["task_id", "day"])
-    return {str(name): int(count) for name, count in once["family"].value_counts().sort_index().items()}
+def newest(days: pandas.Series[Any]) -> pandas.Series[bool]:
+    """Which attempts are of the last seven days, or of more days where those have fewer than `LEAST`; all that have none."""
+    dated = days.dropna().sort_values()
+    first = min(dated.iloc[-1] - WEEK + 1, dated.iloc[-LEAST]) if len(dated) > LEAST else -math.inf
+    return days.isna() | (days >= first)
 
 
-def _hypergeometric(stratum: Stratum) -> tuple[int, npt.NDArray[np.float64]]:
-    """The smallest possible number of later successes, and the probability of it and of each larger one."""
-    attempts, others = stratum.attempts, stratum.earlier_attempts
-    successes = stratum.successes + stratum.earlier_successes
-    least, most = max(0, successes - others), min(attempts, successes)
-    counts = np.arange(least, most + 1)
-    logs = _log_choose(attempts, counts) + _log_choose(others, successes - counts) - _log_choose(attempts + others, successes)
-    return least, np.exp(logs)
+def owners_of(attempts: pandas.DataFrame) -> pandas.Series[str]:
+    """Whose each attempt is: the user's, else the session's, else the task's own. The kind of the name comes before it."""
+    owners = "task " + attempts["task_id"].astype(str)
+    for kind in ("session", "user"):
+        if kind in attempts:
+            owners = owners.mask(attempts[kind].notna(), kind + " " + attempts[kind].astype(str))
+    return owners
 
 
-def _log_choose(n: int, k: Any) -> Any:
-    return special.gammaln(n + 1) - special.gammaln(np.add(k, 1)) - special.gammaln(np.subtract(n + 1, k))
+def _comparable(scored: pandas.DataFrame) -> pandas.DataFrame:
+    """Scored attempts with their stratum: the task where both sides tried it, else the family on a weekday."""
+    import pandas
+
+    shared = scored.groupby("task_id")["late"].transform("nunique") == 2
+    units = scored[shared | ~scored.duplicated(["late", "task_id"])]
+    task, family = (pandas.factorize(units[name])[0] for name in ("task_id", "family"))
+    days = len(units) + family * (WEEK + 1) + units["stratum"] + 1
+    return units.assign(stratum=days.where(~shared[units.index], task))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """N attempts: whether each is a later one, and the numbers of its stratum, its owner, and its owner's week."""
+
+    late: Vector
+    stratum: Numbers
+    owner: Numbers
+    week: Numbers
+
+    @classmethod
+    def of(cls, rows: pandas.DataFrame) -> _Sides:
+        import pandas
+
+        return cls(rows["late"].to_numpy(), *(pandas.factorize(rows[name])[0] for name in ("stratum", "owner", "week")))
+
+    def squares(self, values: Vector) -> tuple[float, float, float]:
+        """The sum of squares of values [N], of products of an owner's in one week, and of an owner's in different weeks."""
+        own = float(np.square(values).sum())
+        week, owner = (float(np.square(np.bincount(numbers, values)).sum()) for numbers in (self.week, self.owner))
+        return own, week - own, owner - week
+
+
+def _change(family: str, sides: _Sides, hits: pandas.Series[bool], *, two_sided: bool = False) -> Change:
+    """Compare the rate of hits on both sides, stratum by stratum."""
+    late, stratum, hit = sides.late, sides.stratum, hits.to_numpy(dtype=float)
+    n, n1, hits_of, hits1 = (np.bincount(stratum, values) for values in (np.ones(len(late)), late, hit, late * hit))
+    both = (n1 > 0) & (n1 < n)
+    attempts = n1[both].sum()
+    if not attempts:
+        return Change(family, math.nan, math.nan, 0, 1.0)
+    after = float(hits1[both].sum() / attempts)
+    before = float((n1 * (hits_of - hits1))[both] @ (1 / (n - n1)[both]) / attempts)
+    # Summed over a stratum, weight x hit is n1 n0 / n times the difference of its rates; 0 where only one side has it.
+    weight = late - (n1 / n)[stratum]
+    spread = np.sqrt(hits_of * (n - hits_of) / (n * np.maximum(n - 1, 1)))[stratum]
+    residual = np.divide(hit - (hits_of / n)[stratum], spread, out=np.zeros(len(hit)), where=spread > 0)
+    # Owners count alike: with weights of 1 / attempts the most active ones alone would not say how alike attempts are.
+    evenly = 1 / np.sqrt(np.bincount(sides.owner))[sides.owner]
+    pairs, alike = sides.squares(evenly), sides.squares(evenly * residual)
+    independent, *related = sides.squares(weight * spread)
+    if not independent:
+        return Change(family, before, after, int(attempts), 1.0)
+    added = sum(max(0.0, a / p) * r for a, p, r in zip(alike[1:], pairs[1:], related, strict=True) if p > 0)
+    size = float((n1 * (n - n1) / n).sum())
+    moved = min(1.0, max(0.0, before + float(weight @ hit) / size))
+    # The share of the attempts of each side that, were they independent, would give the difference the same variance.
+    ends = np.array([moved, before]), np.array([attempts, (n - n1)[both].sum()])
+    pooled = float(ends[0] @ ends[1] / ends[1].sum())
+    share = size**2 * pooled * (1 - pooled) / (independent + max(0.0, added)) * (1 / ends[1]).sum()
+    z = math.sqrt(2.0 * share * float(ends[1] @ _divergence(ends[0], pooled)))
+    tail = float(special.ndtr(-z))
+    p_value = 2 * tail if two_sided else tail if moved < before else 1.0 - tail
+    return Change(family, before, after, int(attempts), p_value)
+
+
+def _divergence(rates: Vector, pooled: float) -> Vector:
+    """Kullback and Leibler's, of attempts with these rates from attempts with the pooled one."""
+    hits, misses = special.xlogy(rates, rates / pooled), special.xlogy(1 - rates, (1 - rates) / (1 - pooled))
+    return np.maximum(0.0, hits + misses)
+
+
+def _judged(tests: Sequence[Change], level: float) -> tuple[Change, ...]:
+    """The tests with `found` set by Holm's correction for their number."""
+    tests = [test for test in tests if test.attempts]
+    rejected = holm([test.p_value for test in tests], level)
+    return tuple(replace(test, found=found) for test, found in zip(tests, rejected, strict=True))
 
 
 def curated_attempts(curated: Path) -> pandas.DataFrame:
-    """The verified attempts of all usable traces of a curation: `OUTCOME_COLUMNS`.
+    """The verified attempts of all usable traces of a curation: `OUTCOME_COLUMNS`, as far as its version wrote them.
 
     A curation of an earlier version has only those of the tasks in its sets.
     """
     if (curated / OUTCOMES_FILE).is_file():
-        return read_table(curated / OUTCOMES_FILE, OUTCOME_COLUMNS)
+        return read_table(curated / OUTCOMES_FILE)
     families = read_table(curated / TASKS_FILE, ["id", "family"]).set_index("id")["family"]
     episodes = read_table(curated / EPISODES_FILE, ["trace_id", "task_id", "success"])
     return episodes.assign(family=episodes["task_id"].map(families), created="")
-
-
-def logged_attempts(ingested: Path) -> pandas.DataFrame:
-    """Attempts with their logged rewards, as ingest wrote them, for a look that is cheaper than curation: `OUTCOME_COLUMNS`.
-
-    A task is the log's name of it, or the first user message. Its family is the set of tools that the agent was offered,
-    where that was logged: what it called depends on the agent, not on the task.
-    """
-    rows = read_table(ingested / TRACES_FOLDER, ["id", "task", "messages", "tools", "tools_inferred", "outcome", "created"])
-    opened = [content_hash(_opening(json.loads(text))) for text in rows["messages"]]
-    offered = {text: _tool_set(json.loads(text)) for text in rows["tools"].unique()}
-    tasks = rows["task"].where(rows["task"].notna(), opened)
-    families = rows["tools"].map(offered).where(~rows["tools_inferred"].astype(bool), "tools not logged")
-    named = rows.assign(trace_id=rows["id"], task_id=tasks, family=families, success=rows["outcome"])
-    return named[list(OUTCOME_COLUMNS)]
-
-
-def _opening(messages: list[dict[str, Any]]) -> Any:
-    return next((message.get("content") for message in messages if message.get("role") == "user"), "")
-
-
-def _tool_set(tools: list[dict[str, Any]]) -> str:
-    names = sorted(str(tool.get("function", tool).get("name")) for tool in tools)
-    return f"{len(names)} tools, {', '.join(names[:2])}..." if len(names) > 2 else ", ".join(names) or "no tools"

@@ -6,9 +6,14 @@ a further night is Beta with this mean and the weight of at most `NIGHTS_ALIKE` 
 differ more from one another (moments of the beta-binomial distribution; Griffiths, Biometrics 1973). The p-value is the
 probability of as many or more. The weight stays small however long the history gets: honest nights differ, too.
 
+What grows slowly hides in each single night, and once accepted it is history. So the last `WINDOW` nights with this one are
+compared as a whole, too, with the nights before them, which lag behind: their mean has `WINDOW` times the weight of a night. A
+person who releases a batch says that its nights are honest: windows and what they are compared with begin after it.
+
 Concentration is compared with the shares that names had, whoever held them: the p-value is the sum over these shares of the
 probability that this share takes as many of the batch (Boole's inequality), in the history as a whole or in its most
-concentrated night, whichever is larger.
+concentrated night, whichever is larger. Of the users whom no batch had before, the most active one is compared with the most
+active new one of each night: that somebody has always had half of the traffic says nothing of a stranger.
 
 The level of each test is `FALSE_ALARMS` / (365 nights x the number of tests): Bonferroni's correction.
 """
@@ -23,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tracewheel.config.operations import ScreeningConfig
-from tracewheel.operations.batch_profile import KINDS, BatchProfile
+from tracewheel.operations.batch_profile import KINDS, NAME_LENGTH, BatchProfile, short_hash
 
 NIGHTS = 365
 FALSE_ALARMS = 1.0  # honest batches a year that all tests together may hold
@@ -31,6 +36,7 @@ FALSE_ALARMS = 1.0  # honest batches a year that all tests together may hold
 NIGHTS_ALIKE, NAMES_ALIKE = 100.0, 30.0
 LEAST_ALIKE = 4.0
 NIGHTS_FOR_MOMENTS = 5
+WINDOW = 14  # two weeks: as many weekends on either side
 # A night with fewer named traces does not say how concentrated nights are, and one name cannot be much of it.
 LEAST_NAMED, LEAST_OF_ONE = 20, 5
 # Batches that concentration is compared with: a year of them would take longer than the replay of a night.
@@ -85,6 +91,7 @@ RATES = (
     Rate("future", lambda it: it.future, lambda it: it.kept, "traces are from the future"),
 )
 CHECKS = (*(rate.check for rate in RATES), "new_users", *KINDS)
+TESTS = 2 * len(RATES) + 2 + len(KINDS)
 # Up to this share of the accepted traces, an instruction to the judge is so rare that any text of this kind that is new holds a
 # batch; above it, such words belong to the trade, and their rate is tested.
 RARE = 1 / 200
@@ -92,19 +99,23 @@ RARE = 1 / 200
 FUTURE_SHARE = 0.05
 
 
-def screen(batch: BatchProfile, accepted: Sequence[BatchProfile], config: ScreeningConfig) -> list[Suspicion]:
+def screen(
+    batch: BatchProfile, accepted: Sequence[BatchProfile], config: ScreeningConfig, since_release: int | None = None
+) -> list[Suspicion]:
     """All checks of a batch.
 
     Args:
         batch: The new batch.
         accepted: The batches before it that were accepted or released, the oldest first.
         config: The budget of false alarms, and checks that are off.
+        since_release: How many of these came after the last one that a person released; None for all.
 
     Returns:
         One result for each check that is on, in the order of `CHECKS`.
     """
-    level = FALSE_ALARMS / (NIGHTS * len(CHECKS))
-    results = [_rate(rate, batch, accepted, level) for rate in RATES]
+    level = FALSE_ALARMS / (NIGHTS * TESTS)
+    recent = accepted if since_release is None else accepted[len(accepted) - since_release :]
+    results = [_rate(rate, batch, accepted, recent, level) for rate in RATES]
     results.append(_new_users(batch, accepted, level))
     results += [_concentration(kind, batch, accepted, level) for kind in KINDS]
     return [result for result in results if result.check not in config.off]
@@ -115,15 +126,16 @@ def reasons(results: Sequence[Suspicion]) -> list[Suspicion]:
     return [result for result in results if result.severity == "held"]
 
 
-def _rate(rate: Rate, batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
+def _rate(
+    rate: Rate, batch: BatchProfile, accepted: Sequence[BatchProfile], recent: Sequence[BatchProfile], level: float
+) -> Suspicion:
     count, total = rate.count(batch), rate.total(batch)
     examples = batch.examples.get(rate.check, []) if count else []
-    counts = [(rate.count(night), rate.total(night)) for night in accepted]
-    known, of = sum(k for k, _ in counts), sum(n for _, n in counts)
     figures = f"{count} of {total} {rate.words} ({_percent(count, total)})"
     if rate.check == "future":
         late: Severity = "held" if count > FUTURE_SHARE * total else "said" if count else "healthy"
         return Suspicion(rate.check, late, figures, None, None, examples)
+    known, of = _sum(counts := [(rate.count(night), rate.total(night)) for night in accepted])
     if rate.check == "judge" and count and known <= RARE * of:
         seen = {text for night in accepted for text in night.judge_texts}
         new = sum(times for text, times in batch.judge_texts.items() if text not in seen)
@@ -133,26 +145,45 @@ def _rate(rate: Rate, batch: BatchProfile, accepted: Sequence[BatchProfile], lev
         return Suspicion(rate.check, "said" if count else "not judged", figures, None, None, examples)
     p = predictive_tail(count, total, *beta_of(counts, NIGHTS_ALIKE))
     said = f"{figures}, {known} of {of} before ({_percent(known, of)}): p = {p:.2g}"
+    nights = [*((rate.count(night), rate.total(night)) for night in recent), (count, total)]
+    reference, window = nights[:-WINDOW], nights[-WINDOW:]
+    (known, of), (count, total) = _sum(reference), _sum(window)
+    if len(reference) >= NIGHTS_FOR_MOMENTS and of:
+        slow = predictive_tail(count, total, *beta_of(reference, NIGHTS_ALIKE, WINDOW))
+        if slow < p:
+            rates = f"{_percent(count, total)} in the last {WINDOW} nights, {_percent(known, of)} before"
+            p, said = slow, f"{figures}, {rates}: p = {slow:.2g}"
     severity: Severity = "healthy" if p > level else "held" if rate.hold else "said"
     return Suspicion(rate.check, severity, said, p, level, examples)
 
 
 def _new_users(batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
-    """Users that no accepted batch had. The first batch says who is known; the nights after it, how many are new."""
+    """Users that no accepted batch had, and the most active of them. The first batch says who is known."""
     known: set[str] = set()
-    counts = []
-    for night in accepted:
-        if known and night.users:
-            counts.append((len(set(night.users) - known), len(night.users)))
+    new_of, share_of = [], []
+    for night in [*accepted, batch]:
+        if night.users:
+            new_of.append((len(set(night.users) - known), len(night.users)))
+            share_of.append((_busiest_stranger(night, known), night.named.get("user", 0)))
         known |= set(night.users)
-    new, total = len(set(batch.users) - known), len(batch.users)
-    figures = f"{new} of {total} users are new"
-    of = sum(n for _, n in counts)
-    if not total or len(counts) < NIGHTS_FOR_MOMENTS - 1:
-        return Suspicion("new_users", "not judged", figures)
-    p = predictive_tail(new, total, *beta_of(counts, NAMES_ALIKE))
-    said = f"{figures} ({_percent(new, total)}), {sum(k for k, _ in counts)} of {of} in the nights before: p = {p:.2g}"
+    if not batch.users or len(new_of) < NIGHTS_FOR_MOMENTS + 1:
+        return Suspicion("new_users", "not judged", f"{len(batch.users)} users" + (", all new" if len(new_of) == 1 else ""))
+    (new, total), (most, of) = new_of[-1], share_of[-1]
+    p_new, p_most = (
+        predictive_tail(*counts[-1], *beta_of(counts[1:-1], NAMES_ALIKE)) if counts[-1][1] else 1.0
+        for counts in (new_of, share_of)
+    )
+    before, known_users = _sum(new_of[1:-1])
+    said = f"{new} of {total} users are new ({_percent(new, total)}), {before} of {known_users} in the nights before"
+    said += f": p = {p_new:.2g}; one of them has {most} of {of} traces ({_percent(most, of)}): p = {p_most:.2g}" if most else ""
+    p = min(p_new, p_most)
     return Suspicion("new_users", "healthy" if p > level else "held", said, p, level)
+
+
+def _busiest_stranger(night: BatchProfile, known: set[str]) -> int:
+    """The traces of the most active user who is not known. A name that was cut is taken for known."""
+    names = night.names.get("user", {}).items()
+    return next((count for name, count in names if len(name) < NAME_LENGTH and short_hash(name) not in known), 0)
 
 
 def _concentration(kind: str, batch: BatchProfile, accepted: Sequence[BatchProfile], level: float) -> Suspicion:
@@ -195,17 +226,22 @@ def _largest_tail(count: int, total: int, shares: np.ndarray[Any, np.dtype[np.fl
     return float(min(1.0, p))
 
 
-def beta_of(counts: Sequence[tuple[int, int]], most: float) -> tuple[float, float]:
+def beta_of(counts: Sequence[tuple[int, int]], most: float, nights: int = 1) -> tuple[float, float]:
     """The Beta distribution of the next night's rate, from (count, total) of the nights before.
 
     Args:
         counts: The nights.
-        most: The largest weight.
+        most: The largest weight of a night.
+        nights: Of so many nights together.
     """
-    known, of = sum(k for k, _ in counts), sum(n for _, n in counts)
+    known, of = _sum(counts)
     mean = (known + 0.5) / (of + 1)
-    weight = min(most, of + 1.0, _alike(counts, mean))
+    weight = min(of + 1.0, nights * min(most, _alike(counts, mean)))
     return mean * weight, (1 - mean) * weight
+
+
+def _sum(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(k for k, _ in counts), sum(n for _, n in counts)
 
 
 def _alike(counts: Sequence[tuple[int, int]], mean: float) -> float:

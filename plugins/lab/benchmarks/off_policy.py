@@ -39,7 +39,7 @@ from tracewheel.policy.loading import PolicyWeights, policy_renderer
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.rubric import Rubric
 from tracewheel_lab.logged_episodes import logged_episodes
-from tracewheel_lab.off_policy import Limits, LoggedEpisodes, preview
+from tracewheel_lab.off_policy import LoggedEpisodes, preview
 
 SEED, POLICIES, TASKS, SAMPLES, EACH, TRUTH, LOGS = 19, 200, 64, 16, 8, 5, 10
 SIZES = (32, 128)  # tasks in a log
@@ -122,15 +122,14 @@ def estimates(number: int, logged: pd.DataFrame, work: Path) -> list[dict[str, A
             places = (tasks[:, None] * SAMPLES + samples).ravel()
             names = np.repeat(np.arange(size), EACH).astype(str)
             log = LoggedEpisodes([log_weights[[place]] for place in places], rewards[places], names, families[places])
-            for clip in (None, math.sqrt(len(places))):
-                found = preview(log, Limits(clip=clip))
-                row: dict[str, Any] = {"policy": number, "size": size, "clip": clip is not None, "truth": truth}
-                row |= {"truth_error": truth_error, "effective": found.effective, "refused": bool(found.refusal)}
-                row |= {"effective_tasks": found.effective_tasks, "largest_share": found.largest_share}
-                for name in NAMES:
-                    each = found.estimates[name]
-                    row |= {name: each.value, f"{name}_low": each.interval.low, f"{name}_high": each.interval.high}
-                rows.append(row)
+            found = preview(log)
+            row: dict[str, Any] = {"policy": number, "size": size, "truth": truth, "truth_error": truth_error}
+            row |= {"effective": found.effective, "refused": bool(found.refusal)}
+            row |= {"effective_tasks": found.effective_tasks, "largest_share": found.largest_share}
+            for name in NAMES:
+                each = found.estimates[name]
+                row |= {name: each.value, f"{name}_low": each.interval.low, f"{name}_high": each.interval.high}
+            rows.append(row)
     return rows
 
 
@@ -201,8 +200,7 @@ def main() -> None:
         measure(number, agent, logged, (behaviour, adapters), arguments.work)
     measured = time.process_time() - begun
     frame = pd.DataFrame([row for number in range(arguments.policies) for row in estimates(number, logged, arguments.work)])
-    plain, text = table(frame[~frame["clip"]])
-    clipped, clipped_text = table(frame[frame["clip"]])
+    plain, text = table(frame)
     truths = frame.groupby("policy")["truth"].first()
     result = {
         "machine": measuring.machine(1),
@@ -211,10 +209,9 @@ def main() -> None:
         "logged_success": float(logged["total"].mean()),
         "truth_range": [float(truths.min()), float(truths.max())],
         "truth_error": float(frame["truth_error"].mean()),
-        "unclipped": plain,
-        "clipped": clipped,
+        "rows": plain,
     }
-    measuring.emit(result, f"{text}\n\nWeights cut at the square root of the episodes:\n\n{clipped_text}", arguments.out)
+    measuring.emit(result, text, arguments.out)
 
 
 if __name__ == "__main__":

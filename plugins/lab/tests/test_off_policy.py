@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -61,22 +62,52 @@ def test_per_decision_by_hand():
     assert preview(episodes, ANY).estimates["per_decision"].value == pytest.approx(first + second)
 
 
-def test_clipping_is_stated_and_bounds_weights():
-    weights, cut = relative_weights(np.log([1.0, 1.0, 10.0]), clip=2.0)
-    assert weights.max() == 2.0 and cut == pytest.approx(1 / 3)
-    assert relative_weights(np.array([900.0, -900.0]))[0].tolist() == [2.0, 0.0]  # no weight overflows
+def test_no_weight_overflows():
+    assert relative_weights(np.array([900.0, -900.0])).tolist() == [2.0, 0.0]
+
+
+def test_what_the_log_does_not_hold_widens_intervals_by_the_worst_cases():
+    """A quarter of the log is missing, and the mean weight is 0.8: 0.4 of the challenger's episodes may have any reward."""
+    found = preview(logged([0.8] * 3, [1.0, 1.0, 0.0], ["a", "b", "c"]), ANY)
+    more = preview(replace(logged([0.8] * 3, [1.0, 1.0, 0.0], ["a", "b", "c"]), missing=1), ANY)
+    assert found.unseen == pytest.approx(0.2) and more.unseen == pytest.approx(0.4) and more.missing == 0.25
+    (low, high), whole = (
+        more.estimates["self_normalised"].interval,
+        preview(logged([1.0] * 3, [1.0, 1.0, 0.0], ["a", "b", "c"]), ANY),
+    )
+    expected = whole.estimates["self_normalised"].interval
+    assert (low, high) == pytest.approx((0.6 * expected.low, 0.6 * expected.high + 0.4))
+    gain, expected = more.estimates["self_normalised"].gain_interval, whole.estimates["self_normalised"].gain_interval
+    assert gain == pytest.approx((0.6 * expected.low - 0.4, 0.6 * expected.high + 0.4))
+
+
+def test_users_with_many_tasks_are_few_words():
+    rewards, tasks = [float(number < 60) for number in range(120)], [str(number) for number in range(120)]
+    alone = preview(logged([1.0] * 120, rewards, tasks))
+    users = preview(replace(logged([1.0] * 120, rewards, tasks), users=np.repeat(np.arange(30), 4).astype(str)))
+    widths = [found.estimates["self_normalised"].interval for found in (alone, users)]
+    assert widths[1].high - widths[1].low == pytest.approx(2 * (widths[0].high - widths[0].low), rel=0.05)
+    assert users.effective_tasks == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize(
     ("weights", "tasks", "words"),
     [
         ([1.0] * 10, range(10), "about 10.0 count"),
-        ([1.0] * 60, [number % 3 for number in range(60)], "3.0 tasks count"),
+        ([1.0] * 120, [number % 3 for number in range(120)], "3.0 tasks or users count"),
+        ([0.7] * 120, range(120), "the mean weight is 0.70: about 30% of what the challenger does is not in the log"),
     ],
 )
 def test_a_refusal_says_why_and_what_to_do(weights, tasks, words):
     refusal = preview(logged(weights, [1.0] * len(weights), [str(task) for task in tasks])).refusal
     assert words in refusal and "log more episodes" in refusal
+
+
+def test_a_log_that_misses_much_of_the_behaviour_is_refused():
+    episodes = logged([1.0] * 120, [1.0] * 120, [str(task) for task in range(120)])
+    assert "reward of 25% of its episodes" in preview(replace(episodes, missing=40)).refusal
+    assert not preview(replace(episodes, missing=20)).refusal
+    assert "instead of 1" in preview(logged([2.0] * 120, [1.0] * 120, [str(task) for task in range(120)])).refusal
 
 
 def test_not_finite_is_an_error():
@@ -148,10 +179,10 @@ def test_traces_with_tokens_are_episodes(versions, episodes, config, tmp_path):
     ]
     pd.DataFrame(rows).to_parquet(tmp_path / "traces.parquet")
     read = episodes_of_traces([tmp_path / "traces.parquet"])
-    assert len(read) == 3 and read["turns"][0] == [{"start": 2, "end": 4}, {"start": 5, "end": 8}]
+    assert len(read) == 4 and read["turns"][0] == [{"start": 2, "end": 4}, {"start": 5, "end": 8}]
     found = preview_policy(config, read, PreviewPlan(versions.policy(1), None, Limits()))
-    assert found["episodes"] == 2 and found["left_out"] == {"unscored": 1}
-    assert found["effective"] == pytest.approx(2.0, abs=1e-3) and "about 2.0 count" in found["refusal"]
+    assert found["episodes"] == 2 and found["left_out"] == {"unscored": 1, "no sampled tokens with log-probabilities": 1}
+    assert found["effective"] == pytest.approx(2.0, abs=1e-3) and "reward of 50% of its episodes" in found["refusal"]
     assert found["estimates"]["self_normalised"]["value"] == pytest.approx(0.5, abs=1e-3)
     with pytest.raises(DataError, match="no trace has tokens"):
         pd.DataFrame(rows[3:]).to_parquet(tmp_path / "none.parquet")

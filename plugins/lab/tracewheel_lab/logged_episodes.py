@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRACES_FOLDER = "traces.parquet"  # in the output of ingest
+UNSCORED, NO_TOKENS, NOT_FINITE = "unscored", "no sampled tokens with log-probabilities", "log-probabilities are not finite"
+# Episodes that are of the policy's traffic, and may be of another kind than those that can be used.
+UNKNOWN = (UNSCORED, NO_TOKENS, NOT_FINITE)
 NEEDED = ("id", "token_ids", "logprobs", "action_mask", "turns", "stop_reason", "temperature", "task_id")
 
 
@@ -64,7 +67,8 @@ def preview_policy(config: RetrainConfig, episodes: pd.DataFrame, plan: PreviewP
         reasons = ", ".join(f"{count} {reason}" for reason, count in usable.left_out.items()) or "there are none"
         raise DataError(f"no episode can be used: {reasons}")
     scored = rescored(config.policy, plan.policy, usable.frame, temperature=plan.temperature)
-    found = preview(logged_episodes(usable.frame, scored), plan.limits)
+    unknown = sum(usable.left_out.get(reason, 0) for reason in UNKNOWN)
+    found = preview(logged_episodes(usable.frame, scored, missing=unknown), plan.limits)
     return {
         "logged": found.logged,
         "estimates": {name: _as_json(estimate) for name, estimate in found.estimates.items()},
@@ -75,7 +79,8 @@ def preview_policy(config: RetrainConfig, episodes: pd.DataFrame, plan: PreviewP
         "effective_tasks": found.effective_tasks,
         "largest_share": found.largest_share,
         "mean_weight": found.mean_weight if math.isfinite(found.mean_weight) else None,
-        "clipped": found.clipped,
+        "missing": found.missing,
+        "unseen": found.unseen,
         "refusal": found.refusal,
     }
 
@@ -97,10 +102,10 @@ def usable_episodes(trajectories: pd.DataFrame) -> Usable:
     turns = trajectories["turns"].map(_turns)
     reasons = {
         "the infrastructure failed": trajectories["stop_reason"].eq("infrastructure_failed").to_numpy(),
-        "unscored": np.isnan(_rewards(trajectories)),
-        "no sampled token": ~trajectories["action_mask"].map(any).to_numpy(bool),
+        UNSCORED: np.isnan(_rewards(trajectories)),
+        NO_TOKENS: ~trajectories["action_mask"].map(any).to_numpy(bool),
         "tokens chosen by exploration": turns.map(lambda own: any(turn.get("forced") for turn in own)).to_numpy(bool),
-        "log-probabilities are not finite": ~_acted_finitely(trajectories),
+        NOT_FINITE: ~_acted_finitely(trajectories),
     }
     left = np.ones(len(trajectories), dtype=bool)
     counts = {}
@@ -111,7 +116,7 @@ def usable_episodes(trajectories: pd.DataFrame) -> Usable:
 
 
 def logged_episodes(
-    trajectories: pd.DataFrame, logprobs: Sequence[np.ndarray], *, with_turn_rewards: bool = True
+    trajectories: pd.DataFrame, logprobs: Sequence[np.ndarray], *, with_turn_rewards: bool = True, missing: int = 0
 ) -> LoggedEpisodes:
     """The input of `off_policy.preview`.
 
@@ -119,6 +124,7 @@ def logged_episodes(
         trajectories: Of `usable_episodes`.
         logprobs: The challenger's log-probabilities [T_i] of each row's tokens, of `rescored`.
         with_turn_rewards: Whether rewards of turns are used, where every row has them.
+        missing: Further episodes of the log that are not usable.
     """
     turns = [_turns(row) for row in trajectories["turns"]]
     ratios = []
@@ -133,27 +139,38 @@ def logged_episodes(
         trajectories["task_id"].to_numpy(str),
         trajectories["family"].fillna("").to_numpy(str) if "family" in trajectories else np.full(len(rewards), ""),
         _turn_rewards(trajectories, turns, rewards) if with_turn_rewards else None,
+        _users(trajectories),
+        missing,
     )
 
 
 def episodes_of_traces(paths: Sequence[Path]) -> pd.DataFrame:
     """Ingested traces with tokens, as rows of trajectories with the logged outcome as `total`.
 
-    A turn is a stretch of sampled tokens. The task is the log's name of it, or the trace itself. Traces without tokens or
-    log-probabilities are left out; redaction drops the tokens of what it changes.
+    A turn is a stretch of sampled tokens. The task is the log's name of it, or the trace itself. A trace without tokens or
+    log-probabilities is a row without tokens, so that it is counted; redaction drops the tokens of what it changes.
 
     Raises:
         DataError: a file is no table of traces, or none of them has tokens.
     """
     import pandas as pd
 
-    rows = [row for path in paths for record in read_table(path).to_dict("records") if (row := _row(path, record))]
-    if not rows:
+    rows = [_row(path, record) for path in paths for record in read_table(path).to_dict("records")]
+    if not any(row["token_ids"] for row in rows):
         raise DataError(
             f"{', '.join(map(str, paths))}: no trace has tokens with log-probabilities; `tracewheel serve` logs them, and "
             "`tracewheel ingest` keeps them where redaction changes nothing"
         )
     return pd.DataFrame(rows)
+
+
+def _users(trajectories: pd.DataFrame) -> np.ndarray | None:
+    """[N]: the user of each episode, or its task where the log names none; None where it never does."""
+    if "user" not in trajectories or not trajectories["user"].notna().any():
+        return None
+    return (
+        ("user " + trajectories["user"].astype(str)).where(trajectories["user"].notna(), trajectories["task_id"]).to_numpy(str)
+    )
 
 
 def _turn_rewards(
@@ -176,13 +193,13 @@ def _turns(stored: Any) -> list[dict[str, Any]]:
     return list(json.loads(stored)) if isinstance(stored, str) else list(stored)
 
 
-def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any] | None:
+def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any]:
     try:
         tokens, info = json.loads(record["tokens"]), json.loads(record["info"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a table of traces ({error}); give the output of `tracewheel ingest`") from error
     if not tokens or tokens.get("logprobs") is None or tokens.get("action_mask") is None:
-        return None
+        tokens = {"token_ids": [], "action_mask": [], "logprobs": []}
     outcome = record.get("outcome")
     return {
         "id": record["id"],
@@ -195,6 +212,7 @@ def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any] | None:
         "temperature": float(info.get("temperature", 1.0)),
         "task_id": record.get("task") if isinstance(record.get("task"), str) else record["id"],
         "family": "",
+        "user": record.get("user"),
         "total": math.nan if outcome is None else float(outcome),
     }
 

@@ -2,10 +2,9 @@
 
 import math
 
+import numpy as np
 import pandas
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tracewheel.config import SamplerConfig
 from tracewheel.core.errors import DataError
@@ -13,9 +12,9 @@ from tracewheel.curation.difficulty import (
     KeptPassCounts,
     PassCounts,
     beta_below,
-    beta_quantile,
     check_held_out_tier,
     held_out_tier,
+    pass_rate_ends,
     pass_rates,
     pass_tier,
 )
@@ -40,8 +39,8 @@ def test_rates_by_hand_without_unscored_episodes():
     assert rates.loc["a", "posterior"] == pytest.approx(2 / 5)
     assert rates.loc["b", ["attempts", "successes"]].tolist() == [0, 0]
     assert math.isnan(rates.loc["b", "pass_rate"])
-    assert rates.loc["b", ["posterior", "low", "high"]].tolist() == pytest.approx([0.5, 0.05, 0.95])
-    assert rates.loc["c", "low"] == pytest.approx(0.05 ** (1 / 3))  # P(p < x) = x^3 for Beta(3, 1)
+    assert rates.loc["b", ["posterior", "low", "high"]].tolist() == [0.5, 0.0, 1.0]
+    assert beta_below(2.5, 0.5, rates.loc["c", "low"]) == pytest.approx(0.05) and rates.loc["c", "high"] == 1.0
     assert rates["pass_tier"].to_dict() == {"a": 4, "b": 3, "c": 2}
     assert after.counts == {"a": (1.0, 2.0), "c": (2.0, 0.0)}
     assert after.counted["trace_id"].tolist() == ["trace0", "trace1", "trace2", "trace6", "trace7"], "scored ones alone"
@@ -120,22 +119,19 @@ def test_the_sampler_keeps_the_same_counts():
     assert sampler.posterior("a") == after.counts.posterior("a")
 
 
-@pytest.mark.parametrize("value", [[], {"a": [1]}, {"a": [1, -1]}, {"a": "x"}, {"a": [1, float("nan")]}])
-def test_invalid_counts_are_an_error(value):
-    with pytest.raises(DataError, match="here"):
-        PassCounts.from_json(value, "here")
+def test_ends_by_hand():
+    low, high = pass_rate_ends(3, 4)
+    assert beta_below(3.5, 4.5, low) == pytest.approx(0.05) and beta_below(3.5, 4.5, high) == pytest.approx(0.95)
+    assert pass_rate_ends(0, 0) == (0.0, 1.0)
+    assert pass_rate_ends(0.5, 0) == (pytest.approx(1 - 0.95**2), 1.0)  # Beta(1, 1/2): below x with 1 - sqrt(1 - x)
 
 
-@given(st.floats(1, 200), st.floats(1, 200), st.floats(0.001, 0.999))
-def test_the_quantile_inverts_the_distribution(alpha, beta, probability):
-    assert beta_below(alpha, beta, beta_quantile(alpha, beta, probability)) == pytest.approx(probability, abs=1e-5)
-
-
-@pytest.mark.parametrize("probability", [0.05, 0.5, 0.95])
-def test_quantiles_by_hand(probability):
-    assert beta_quantile(1, 1, probability) == pytest.approx(probability, abs=1e-9)
-    assert beta_quantile(1, 9, probability) == pytest.approx(1 - (1 - probability) ** (1 / 9), abs=1e-9)
-    assert beta_quantile(4.5, 1, probability) == pytest.approx(probability ** (1 / 4.5), abs=1e-9)
+@pytest.mark.parametrize("tries", [1, 3, 9])
+def test_the_interval_holds_where_tasks_are_always_or_never_solved(tries):
+    rates = np.random.default_rng(tries).beta(0.1, 0.1, 2000)
+    solved = np.random.default_rng(tries + 1).binomial(tries, rates)
+    ends = [pass_rate_ends(own, tries - own) for own in solved]
+    assert np.mean([low <= rate <= high for rate, (low, high) in zip(rates, ends, strict=True)]) > 0.9
 
 
 def test_tiers_rise_as_pass_rates_fall():

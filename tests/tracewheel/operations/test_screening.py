@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import betabinom
 
 from tracewheel.config.operations import ScreeningConfig
-from tracewheel.operations.batch_profile import BatchProfile
-from tracewheel.operations.screening import CHECKS, beta_of, predictive_tail, reasons, screen
+from tracewheel.operations.batch_profile import BatchProfile, short_hash
+from tracewheel.operations.screening import TESTS, beta_of, predictive_tail, reasons, screen
 
 
 def night(seed, records=80, **changed):
@@ -26,7 +26,7 @@ def night(seed, records=80, **changed):
         "quarantined": rate(0.02),
         "names": names,
         "named": {"user": records, "task": records},
-        "users": sorted(set(users)),
+        "users": sorted(map(short_hash, set(users))),
     }
     return BatchProfile(**(known | changed))
 
@@ -86,9 +86,44 @@ def test_nights_that_differ_make_the_test_patient():
     assert held(night(99, disagreeing=20)) == ["rewards"]
 
 
-def test_the_level_is_the_budget_over_nights_and_checks():
+def flips(night_number):
+    """Half a point more each night."""
+    return round(80 * (0.02 + 0.005 * night_number))
+
+
+def test_rewards_that_are_flipped_a_little_more_each_night_are_held_before_they_are_history():
+    history = [night(seed) for seed in range(30)]
+    for number in range(1, 31):
+        batch = night(500 + number, disagreeing=flips(number))
+        if held(batch, history):
+            break
+        history.append(batch)
+    assert 5 < number <= 20
+    (found,) = reasons(screen(batch, history, ScreeningConfig()))
+    assert found.check == "rewards" and "in the last 14 nights" in found.sentence
+
+
+def test_a_release_begins_the_window_and_its_reference_anew():
+    slow = [*HISTORY, *(night(500 + number, disagreeing=flips(number)) for number in range(1, 12))]
+    batch = night(600, disagreeing=flips(12))
+    assert [one.check for one in reasons(screen(batch, slow, ScreeningConfig()))] == ["rewards"]
+    assert not reasons(screen(batch, slow, ScreeningConfig(), since_release=3))
+
+
+def test_a_stranger_with_half_of_the_traffic_is_held_where_somebody_always_had_half():
+    def busy(seed, name):
+        own = [f"u{number % 40}" for number in range(40)]
+        counts = {name: 40, **counted(own)}
+        return night(seed, names={"user": counts}, users=sorted(map(short_hash, counts)))
+
+    history = [busy(seed, "customer") for seed in range(20)]
+    assert held(busy(99, "customer"), history) == []
+    assert held(busy(99, "stranger"), history) == ["new_users"]
+
+
+def test_the_level_is_the_budget_over_nights_and_tests():
     results = screen(night(1), HISTORY, ScreeningConfig())
-    assert {result.level for result in results if result.p is not None} == {1.0 / (365 * len(CHECKS))}
+    assert {result.level for result in results if result.p is not None} == {1.0 / (365 * TESTS)}
 
 
 @pytest.mark.parametrize(("count", "total", "a", "b"), [(1, 10, 0.5, 20.0), (7, 60, 2.0, 98.0), (3000, 100_000, 2.0, 98.0)])

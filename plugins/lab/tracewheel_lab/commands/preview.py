@@ -28,15 +28,16 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
     parser.add_argument("--traces", metavar="DIR", help="output of ingest, whose traces have tokens and outcomes")
     parser.add_argument("--temperature", type=float, help="the challenger's temperature (default: that of each episode)")
-    parser.add_argument("--min-effective", type=float, default=50.0, metavar="N", help="refuse below N effective episodes (50)")
-    parser.add_argument("--clip", type=float, metavar="W", help="cut weights at W times their mean (default: do not)")
+    parser.add_argument(
+        "--min-effective", type=float, default=100.0, metavar="N", help="refuse below N effective episodes (100)"
+    )
 
 
 def run(options: Namespace) -> dict[str, Any]:
     """Estimate the challenger's mean reward.
 
     Raises:
-        DoubtfulData: too few episodes count.
+        DoubtfulData: too few episodes count, or the log does not hold enough of what the challenger does.
         DataError: the files are not what the options ask for, or no episode can be used.
     """
     config = profile_of(options)
@@ -44,7 +45,7 @@ def run(options: Namespace) -> dict[str, Any]:
     from tracewheel_lab.logged_episodes import PreviewPlan, preview_policy
     from tracewheel_lab.off_policy import Limits
 
-    limits = Limits(effective=options.min_effective, clip=options.clip)
+    limits = Limits(effective=options.min_effective)
     plan = PreviewPlan(policy_of(folder_of(options.state, "--state"), config.policy.base), options.temperature, limits)
     with stage_shown("preview", None):
         result = {"state": options.state, **preview_policy(config, _episodes(options), plan)}
@@ -85,8 +86,9 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         f"{result['state']} on {result['episodes']} logged episodes of {result['tasks']} tasks",
         [
             ("logged mean reward", f"{result['logged']:.3f}"),
-            ("effective episodes", f"{result['effective']:.1f} (tasks {result['effective_tasks']:.1f})"),
-            *([("weights cut", f"{result['clipped']:.1%}")] if result["clipped"] else []),
+            ("effective episodes", f"{result['effective']:.1f} (tasks or users {result['effective_tasks']:.1f})"),
+            ("mean weight", "not finite" if result["mean_weight"] is None else f"{result['mean_weight']:.2f}"),
+            ("not in the log", f"{result['unseen']:.1%}"),
             *([("left out", left_out)] if left_out else []),
         ],
         [Grid(("estimate", "mean reward", "95% interval", "gain", "95% interval"), rows)],

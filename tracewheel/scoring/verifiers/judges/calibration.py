@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.inference import rate_interval
@@ -19,7 +20,6 @@ from tracewheel.scoring.verifiers.episode import Episode, episode_from
 from tracewheel.scoring.verifiers.judges.asking import JudgeFailure
 
 PASS, FAIL = "pass", "fail"
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def judge_labelled(verifier: EpisodeVerifier, cases: Sequence[Labelled], pass_ma
 
 
 def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The figures of a judge. Rates have 95% intervals that know episodes of one task, kappa one by a bootstrap over tasks.
+    """The figures of a judge, with 95% intervals that take the episodes of a task for alike.
 
     `false_accept`: the judge passes what people fail, among what they fail; `false_reject` the other way round. `length_bias`
     is Spearman's correlation of (judge minus label) with the length of what the agent wrote: above 0 it is milder with long
@@ -103,7 +103,7 @@ def calibration(judged: Sequence[Judged]) -> dict[str, Any]:
         "without_verdict": len(judged) - len(told),
         "flagged": sum(item.flagged for item in told),
         "agreement": _rate(told, lambda item: item.said == item.passes),
-        "kappa": {"value": kappa(told), "interval": _by_task(told, kappa)},
+        "kappa": {"value": kappa(told), "interval": _kappa_interval(told)},
         "false_accept": _rate(failed, lambda item: bool(item.said)),
         "false_reject": _rate(passed, lambda item: not item.said),
         "length_bias": length_bias(told),
@@ -142,16 +142,14 @@ def _rate(told: Sequence[Judged], holds: Callable[[Judged], bool]) -> dict[str, 
     return {"rate": sum(values) / len(values), "interval": list(interval), "n": len(values)}
 
 
-def _by_task(told: Sequence[Judged], figure: Callable[[Sequence[Judged]], float | None]) -> list[float] | None:
-    by_task: dict[str, list[Judged]] = {}
-    for item in told:
-        by_task.setdefault(item.task, []).append(item)
-    groups, draw, found = list(by_task.values()), np.random.default_rng(0), []
-    for _ in range(RESAMPLES if len(groups) > 1 else 0):
-        value = figure([item for place in draw.integers(len(groups), size=len(groups)) for item in groups[place]])
-        if value is not None and math.isfinite(value):
-            found.append(value)
-    return [float(value) for value in np.quantile(found, [0.025, 0.975])] if found else None
+def _kappa_interval(told: Sequence[Judged]) -> list[float] | None:
+    """By the jackknife over tasks (Tukey 1958), with Student's quantile. None where a kappa is."""
+    tasks = sorted({item.task for item in told})
+    whole, without = kappa(told), [kappa([item for item in told if item.task != task]) for task in tasks]
+    if len(tasks) < 2 or whole is None or None in without:
+        return None
+    half = stdtrit(len(tasks) - 1, 0.975) * math.sqrt((len(tasks) - 1) * np.var(np.array(without, dtype=float)))
+    return [max(-1.0, whole - half), min(1.0, whole + half)]
 
 
 def _length(episode: Episode) -> int:

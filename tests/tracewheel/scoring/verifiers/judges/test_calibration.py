@@ -24,6 +24,15 @@ def test_figures_by_hand():
     assert (found["labelled"], found["without_verdict"]) == (51, 1)
 
 
+def test_episodes_of_one_task_are_one_word_on_the_judge():
+    """Ten tasks with the same ten episodes each are no more than ten episodes."""
+    alone = judged(*[(True, number < 7) for number in range(10)])
+    same = [Judged(item.task, item.passes, item.said, item.length) for item in alone for _ in range(10)]
+    (low, high), (low_alone, high_alone) = (calibration(items)["agreement"]["interval"] for items in (same, alone))
+    assert high - low > 0.9 * (high_alone - low_alone)
+    assert calibration(same[:10])["agreement"]["interval"] == [0.0, 1.0], "one task says nothing of the next"
+
+
 def test_kappa_is_that_of_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     told = judged((True, True), (True, False), (False, False), (False, True), (True, True), (False, False), (True, True))
