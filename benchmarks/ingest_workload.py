@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import random
@@ -72,25 +73,25 @@ USERS, TEXTS = 5000, 2000
 KINDS = ("orders", "words", "sessions")
 
 
-def write_log(path: Path, traces: int, first: int = 0, kind: str = "orders") -> int:
-    """Write traces, one per line (of sessions, one per file's beginning), numbered from the given first.
-
-    Returns:
-        Bytes written.
-    """
+def write_log(path: Path, size: int, kind: str) -> int:
+    """Write conversations of a kind, one a line, up to a size in bytes; returns how many."""
+    count = written = 0
     with path.open("wb") as file:
-        for line in LINES[kind](traces, first):
-            file.write(line)
-    return path.stat().st_size
+        for line in LINES[kind]():
+            written += file.write(line)
+            count += 1
+            if written >= size:
+                break
+    return count
 
 
-def lines(traces: int, first: int = 0) -> Iterator[bytes]:
-    """The lines of a log."""
+def order_lines(first: int = 0) -> Iterator[bytes]:
+    """Conversations of thirty words, numbered from the first."""
     drawn = random.Random(7)
     texts = [json.dumps(" ".join(drawn.choices(WORDS, k=drawn.randint(8, 60))))[1:-1] for _ in range(TEXTS)]
     head = json.dumps({"role": "system", "content": SYSTEM})
     tools = json.dumps(TOOLS)
-    for number in range(first, first + traces):
+    for number in itertools.count(first):
         drawn = random.Random(number)
         messages = [head, f'{{"role": "user", "content": "Order {number}: {drawn.choice(texts)}"}}']
         for turn in range(drawn.randint(2, 7)):
@@ -105,10 +106,10 @@ def lines(traces: int, first: int = 0) -> Iterator[bytes]:
         yield f'{{{about}, "messages": [{", ".join(messages)}], "tools": {tools}}}\n'.encode()
 
 
-def word_lines(traces: int, first: int = 0) -> Iterator[bytes]:
+def word_lines(first: int = 0) -> Iterator[bytes]:
     """Conversations in the words of Python's documentation."""
     words = [word for text in topics.values() for word in text.split()]
-    for number in range(first, first + traces):
+    for number in itertools.count(first):
         drawn = random.Random(number)
         messages = [{"role": "system", "content": _said(drawn, words, 80)}]
         for turn in range(drawn.randint(2, 6)):
@@ -121,12 +122,12 @@ def word_lines(traces: int, first: int = 0) -> Iterator[bytes]:
         yield json.dumps({"id": f"words-{number}", "messages": messages, "reward": number % 2}).encode() + b"\n"
 
 
-def session_lines(traces: int, first: int = 0) -> Iterator[bytes]:
+def session_lines(first: int = 0) -> Iterator[bytes]:
     """Conversations with an agent that reads and edits files."""
     library = Path(os.__file__).parent
     files = sorted(library.glob("*.py"))
     words = [word for text in topics.values() for word in text.split()]
-    for number in range(first, first + traces):
+    for number in itertools.count(first):
         drawn = random.Random(number)
         session = str(uuid.UUID(int=drawn.getrandbits(128), version=4))
         messages = [{"role": "user", "content": _said(drawn, words, 60)}]
@@ -135,7 +136,7 @@ def session_lines(traces: int, first: int = 0) -> Iterator[bytes]:
             begin, source = drawn.randrange(40), file.read_text(encoding="utf-8", errors="replace").splitlines()[:400]
             read = "\n".join(f"{at:6}\t{line}" for at, line in enumerate(source[begin : begin + 200], begin + 1))
             listing = "\n".join(
-                f"-rw-r--r-- 1 user user {drawn.randrange(10**6)} 2026-02-{drawn.randint(10, 28)} 11:22 /home/user/src/{one.name}"
+                f"-rw-r--r-- 1 user user {drawn.randrange(10**6)} 2026-02-{drawn.randint(10, 28)} 11:22 src/{one.name}"
                 for one in drawn.sample(files, 12)
             )
             shown = drawn.choice((read, read, listing, f"session_id: {session}\n" + _said(drawn, words, 90)))
@@ -155,4 +156,4 @@ def _said(drawn: random.Random, words: list[str], count: int) -> str:
     return " ".join(drawn.choices(words, k=count))
 
 
-LINES = {"orders": lines, "words": word_lines, "sessions": session_lines}
+LINES = {"orders": order_lines, "words": word_lines, "sessions": session_lines}

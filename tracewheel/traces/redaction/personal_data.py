@@ -132,8 +132,8 @@ _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
 _NOBODY = re.compile(r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply)(?:[+-][\w.-]*)?(?:@|%40).*")
 # A file that is mentioned after a word; some of these endings are countries, too, whose domains nobody writes in capitals.
 _FILE = re.compile(
-    r".*(?:@|%40)(?:[\w.-]*[A-Z][\w.-]*\.(?:md|py|rs|sh)"
-    r"|[\w.-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
+    r".*(?:@|%40)(?:[\w-]*[A-Z][\w-]*\.(?:md|py|rs|sh)"
+    r"|[\w-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
 )
 
 
