@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import json
+import random
 import re
 from collections import Counter
 from hashlib import sha256
@@ -324,11 +325,11 @@ def test_what_only_looks_like_a_secret_stays(text):
 
 @pytest.mark.parametrize("quote", ["", "'", '"', "`", "<", "-", "&"])
 def test_an_address_is_found_after_any_mark(quote):
-    assert b"maria" not in REDACTOR.record_bytes(f"to {quote}maria@corp.com{quote}".encode())[0]
+    assert b"maria" not in REDACTOR.record_bytes(f"to {quote}maria@corp.com now".encode())[0]
 
 
 def test_of_a_long_record_in_quarantine_an_excerpt_is_kept():
-    image = base64.b64encode(bytes(range(256)) * 40).decode()
+    image = base64.b64encode(random.Random(1).randbytes(10_000)).decode()
     raw = f'{{"image": "{image}", "mail": "maria@corp.com", "rest": "{"word " * 4000}"}}'.encode()
     item, found = REDACTOR.quarantined(Quarantined("log.jsonl", 1, "not JSON", "", raw))
     record = item.to_record()
