@@ -1,7 +1,8 @@
 """Reading logs: our reader against orjson alone on the same bytes, the whole ingest, and an ingest of 1% more.
 
-    python benchmarks/ingest.py                                  # 10k and 100k traces
-    python benchmarks/ingest.py --traces 10000 100000 1000000    # about 4 GB on the disk
+    python benchmarks/ingest.py                                  # three kinds of logs (`ingest_workload.py`), 50 MB each
+    python benchmarks/ingest.py --megabytes 200 --kinds words
+    python benchmarks/ingest.py --folder LOGS                    # your own, as one more
     python benchmarks/ingest.py --json benchmarks/results/ingest.json
 
 `orjson` parses each line and discards it; `read` also finds the format, checks roles, calls and replies and makes a
@@ -13,8 +14,9 @@ median of CPU seconds counts, without imports. MB are millions of bytes of the l
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import shutil
+import os
 import statistics
 import subprocess
 import sys
@@ -22,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ingest_workload import lines, write_log
+from ingest_workload import LINES, write_log
 from measuring import emit, environment, machine, table
 
 SIDES = Path(__file__).parent / "ingest_sides.py"
@@ -38,36 +40,43 @@ LABELS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--megabytes", type=int, default=50)
+    parser.add_argument("--kinds", nargs="*", choices=LINES, default=list(LINES))
+    parser.add_argument("--folder", type=Path, help="logs of your own, beside the kinds")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--sides", nargs="+", choices=ORDER, default=list(ORDER))
-    parser.add_argument("--folder", type=Path, help="where logs and outputs go (default: a temporary folder)")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    sizes = [measure(count, arguments) for count in arguments.traces]
-    result = {"machine": machine(1), "sizes": sizes}
-    emit(result, tables(sizes), arguments.json)
+    logs = [measure(kind, arguments) for kind in arguments.kinds]
+    if arguments.folder:
+        logs.append(measured(arguments.folder.name, arguments.folder, arguments))
+    result = {"machine": machine(1), "logs": logs}
+    emit(result, tables(logs), arguments.json)
 
 
-def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All sides on one log. A large log is measured once, because it takes minutes."""
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+def measure(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All sides on a log of a kind."""
+    with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
-        size = write_log(log, count)
-        runs: dict[str, list[dict[str, Any]]] = {}
-        for repetition in range(arguments.repetitions if count <= 100_000 else 1):
-            for side in arguments.sides:
-                out = Path(folder) / f"out-{side}-{repetition}"
-                runs.setdefault(side, []).append(run(side, log, out))
-                if side == "ingest" and repetition == 0:
+        count = write_log(log, arguments.megabytes * 10**6, kind)
+        return measured(kind, log, arguments, list(itertools.islice(LINES[kind](count), max(count // 100, 1))))
+
+
+def measured(name: str, log: Path, arguments: argparse.Namespace, more: list[bytes] | None = None) -> dict[str, Any]:
+    """All sides on a log, and on it with some lines more."""
+    size = sum(file.stat().st_size for file in (log.rglob("*") if log.is_dir() else [log]) if file.is_file())
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for repetition in range(arguments.repetitions):
+        for side in arguments.sides:
+            with tempfile.TemporaryDirectory() as out:
+                runs.setdefault(side, []).append(run(side, log, Path(out) / "out"))
+                if side == "ingest" and repetition == 0 and more:
                     with log.open("ab") as file:
-                        file.writelines(lines(count // 100, first=count))
-                    runs["more"] = [run(side, log, out)]
-                    with log.open("ab") as file:
-                        file.truncate(size)
-                shutil.rmtree(out, ignore_errors=True)
-        found = {side: {key: statistics.median(one[key] for one in these) for key in these[0]} for side, these in runs.items()}
-    return {"traces": count, "bytes": size, "sides": found}
+                        file.writelines(more)
+                    runs["more"] = [run(side, log, Path(out) / "out")]
+                    os.truncate(log, size)
+    found = {side: {key: statistics.median(one[key] for one in these) for key in these[0]} for side, these in runs.items()}
+    return {"log": name, "bytes": size, "sides": found}
 
 
 def run(side: str, log: Path, out: Path) -> dict[str, Any]:
@@ -79,19 +88,16 @@ def run(side: str, log: Path, out: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def tables(sizes: list[dict[str, Any]]) -> str:
-    """The results of each side, by size of the log."""
-    head = ["traces", "MB", "side", "MB/s", "traces/s", "µs a trace", "share of orjson's speed", "CPU s", "peak MiB"]
+def tables(logs: list[dict[str, Any]]) -> str:
+    """The results of each side, by log."""
+    head = ["log", "MB", "side", "MB/s", "share of orjson's speed", "CPU s", "peak MiB"]
     rows: list[list[Any]] = []
-    for size in sizes:
-        alone = size["sides"].get("orjson", {}).get("cpu_s")
-        for side, facts in size["sides"].items():
-            speed: list[Any] = [None] * 4
-            if side != "more":
-                seconds = facts["cpu_s"]
-                share = alone / seconds if alone else None
-                speed = [size["bytes"] / seconds / 1e6, size["traces"] / seconds, seconds / size["traces"] * 1e6, share]
-            rows.append([size["traces"], size["bytes"] / 1e6, LABELS[side], *speed, facts["cpu_s"], facts["peak_mib"]])
+    for log in logs:
+        alone = log["sides"].get("orjson", {}).get("cpu_s")
+        for side, facts in log["sides"].items():
+            seconds = facts["cpu_s"]
+            speed = [None, None] if side == "more" else [log["bytes"] / seconds / 1e6, alone / seconds if alone else None]
+            rows.append([log["log"], log["bytes"] / 1e6, LABELS[side], *speed, seconds, facts["peak_mib"]])
     return table(head, rows)
 
 

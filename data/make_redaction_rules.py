@@ -1,12 +1,12 @@
-"""The forms of secrets that redaction looks for, from a published configuration of Betterleaks (or Gitleaks, whose format it has).
+"""The forms of secrets that redaction looks for, from a published configuration of Betterleaks or Gitleaks.
 
     python data/make_redaction_rules.py betterleaks.toml LICENSE VERSION
 
 Download both files of a release, run this and the tests, and commit `tracewheel/traces/redaction/rules.json`: patterns as data,
 with the licence, the version and the SHA-256 of the file that they are from. Nothing is fetched when Tracewheel runs.
 
-Left out are rules that report no secret (client ids), that guess (`generic-…`), and command lines, for which we have detectors of
-our own. A pattern is changed in three ways: flags go to the place where Python allows them; the end of a value is any character
+Left out are rules that report no secret (client ids), that guess (`generic-…`), and command lines, for which we have
+detectors of our own. A pattern is changed in three ways: flags go where Python allows them; the end of a value is any character
 that no key has, since logs quote keys within sentences; and words that the pattern cannot match are no signs of it.
 """
 
@@ -22,7 +22,8 @@ from typing import Any
 
 OUT = Path(__file__).parents[1] / "tracewheel" / "traces" / "redaction" / "rules.json"
 LEFT_OUT = re.compile(
-    r"generic-.*|curl-.*|private-key|kubernetes-.*|jwt-base64|mongodb-connection-string|gcp-application-.*|.*-id(?:\.\d)?|.*-name"
+    r"generic-.*|curl-.*|private-key|kubernetes-.*|jwt-base64|mongodb-connection-string|gcp-application-.*"
+    r"|.*-id(?:\.\d)?|.*-name"
 )
 END = r"""(?:\\?['"\x60]|[\s;]|\\[nr]|$)"""
 ENTROPY = re.compile(r'entropy\(finding\["secret"\]\) *<=? *([\d.]+)')
@@ -70,7 +71,7 @@ def converted(rule: dict[str, Any]) -> dict[str, Any] | None:
         words = keywords if all(len(word) >= SHORTEST - 1 and word in bare for word in keywords) else []
     row |= {"words": words} if words else {"words": [], "shape": shape(pattern)}
     entropy = ENTROPY.search(rule.get("filter", ""))
-    return row | ({"entropy": float(entropy[1])} if entropy else {})
+    return row | ({"entropy": float(entropy[1])} if entropy and row["named"] else {})
 
 
 def pythonic(pattern: str) -> str:

@@ -151,7 +151,7 @@ def newer(monkeypatch):
 @pytest.mark.parametrize(
     ("package", "changed"),
     [
-        ("detect-secrets", {"ingest"}),
+        ("hyperscan", {"ingest"}),
         ("google-re2", {"ingest", "curate", "score"}),
         ("phonenumbers", {"ingest"}),
         ("python-stdnum", {"ingest"}),

@@ -23,7 +23,7 @@ NUMERIC_PACKAGES = (
     "PyStemmer", "sympy", "tokenizers", "torch", "transformers", "trl",
 )  # fmt: skip
 # Packages that only ingest or only curation depends on: a new version leaves the results of other stages valid.
-READING_PACKAGES = ("detect-secrets", "google-re2", "orjson", "phonenumbers", "python-stdnum")
+READING_PACKAGES = ("google-re2", "hyperscan", "orjson", "phonenumbers", "python-stdnum")
 CURATION_PACKAGES = ("jinja2", "markupsafe", "orjson", "rapidfuzz", "rensa", "scipy")
 UNKNOWN = "?"  # the hash of code whose source is not found
 # Settings count by value, and a table of names by what is taken from it.

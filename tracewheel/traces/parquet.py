@@ -13,7 +13,7 @@ from tracewheel.core.types import Trace
 if TYPE_CHECKING:
     import pyarrow
 
-ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 64 << 20
+ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 24 << 20
 TEXTS = ("id", "messages", "tools", "environment", "session", "user", "created", "model")
 NAMES = ("id", "session", "user", "created", "model", "source_file", "task")
 PLAIN = (*NAMES, "outcome", "source_line", "format", "tools_inferred", "schema_version")

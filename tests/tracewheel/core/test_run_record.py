@@ -31,7 +31,7 @@ def test_opening_keeps_existing_files_and_deletes_partial_ones(tmp_path):
     assert (record.path / "lineage.json").read_text() == lineage
     diffs = {"code.diff", "project.diff"}  # where the code that is tested is changed
     assert {path.name for path in record.path.iterdir()} - diffs == {"config.yaml", "environment.txt", "lineage.json"}
-    assert json.loads(lineage)["packages"].keys() >= {"torch", "prefect", "detect-secrets", "phonenumbers", "rensa"}
+    assert json.loads(lineage)["packages"].keys() >= {"torch", "prefect", "hyperscan", "phonenumbers", "rensa"}
     assert record.summary is None
 
 

@@ -161,7 +161,7 @@ class Signs:
         return bool(self._always) or bool(self.found(text))
 
     def detectors(self, text: str) -> dict[int, list[int] | None]:
-        """The detectors, by their positions, whose signs are in a text, with the ends of these; None for those without signs."""
+        """The detectors whose signs are in a text, by their positions, with where these end; None for those without signs."""
         ends: dict[int, list[int] | None] = dict.fromkeys(self._always)
         for sign, end in self.found(text):
             for index in self._members[sign]:

@@ -98,7 +98,7 @@ class _Words:
         self.by_core: dict[str, list[str]] = {}
         for value in values:
             self.by_core.setdefault(_core(value), []).append(value)
-        few = 0 < len(self.by_core) <= most_searched
+        few = len(self.by_core) <= most_searched
         encoded = [core for value in values for core in in_base64(value)] if len(values) <= MOST_ENCODED else []
         self._search = Triggers([*map(re.escape, (*self.by_core, *encoded))]) if few else None
 

@@ -66,7 +66,7 @@ def national_ids() -> list[Detector]:
     return found
 
 
-_EMAIL = re.compile(r"(?<![\w.+%&'-])[\w+][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_EMAIL = re.compile(r"(?<![\w.+%])[\w+][\w.+%&'-]{0,80}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _SPACE = r"[ \u00a0\u2007\u202f.\-\u2010\u2011\u2012\u2013/]"
 _INTERNATIONAL = re.compile(
     rf"(?<![\w+.])(?:\+|(?<!\d )00(?=[1-9]))[ (]?\d(?:{_SPACE}?[()]?{_SPACE}?\d){{6,14}}(?!\w)", re.ASCII
@@ -132,7 +132,8 @@ _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
 _NOBODY = re.compile(r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply)(?:[+-][\w.-]*)?(?:@|%40).*")
 # A file that is mentioned after a word; some of these endings are countries, too, whose domains nobody writes in capitals.
 _FILE = re.compile(
-    r".*(?:@|%40)(?:[\w.-]*[A-Z][\w.-]*\.(?:md|py|rs|sh)|[\w.-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
+    r".*(?:@|%40)(?:[\w-]*[A-Z][\w-]*\.(?:md|py|rs|sh)"
+    r"|[\w-]+\.(?:txt|json|ya?ml|toml|[jt]sx?|css|html|lock|cfg|ini|csv))"
 )
 
 

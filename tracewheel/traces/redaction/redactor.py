@@ -123,6 +123,8 @@ class Redactor:
         Raises:
             SecretError: a value is still found after redaction.
         """
+        if not self._detectors:
+            return trace, Counter()
         values: dict[tuple[str, int], Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
         given = dict(zip(values, messages, strict=False))
         values |= {(name, 0): value for name in CONTENT if (value := getattr(trace, name))}
@@ -130,9 +132,8 @@ class Redactor:
         suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
         if not suspicious and self._is_clean(identities):
             return trace, Counter()
-        original = {
-            place: (given.get(place) or _bytes(value)).decode("utf-8", "surrogatepass") for place, value in values.items()
-        }
+        raws = {place: given.get(place) or _bytes(value) for place, value in values.items()}
+        original = {place: raw.decode("utf-8", "surrogatepass") for place, raw in raws.items()}
         written = dict(original)
         taken = "\n".join([*written.values(), *(value for value in identities.values() if isinstance(value, str))])
         search = Search(self._pseudonyms(taken), names=frozenset(names_in(trace)))

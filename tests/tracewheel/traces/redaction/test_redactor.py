@@ -1,9 +1,12 @@
 """Redaction: planted values vanish everywhere, other text stays unchanged, tasks stay solvable."""
 
+import base64
 import dataclasses
 import json
+import random
 import re
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from tracewheel.config import RedactionConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Trace
+from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.redaction.detector import Signs
 from tracewheel.traces.redaction.patterns import secret_detectors
 from tracewheel.traces.redaction.personal_data import luhn_digit, personal_detectors
@@ -284,6 +288,55 @@ def test_allowed_values_stay_and_custom_kinds_are_redacted():
 def test_an_unusable_pattern_is_an_error_at_the_start(patterns):
     with pytest.raises(ValueError, match="pattern|expression"):
         RedactionConfig(**patterns)
+
+
+TODAY = {
+    "firecrawl_key": "fc-" + "3859a10d43f7d7a2" * 2,
+    "posthog_personal_api_key": "phx_" + "a1B2c3D4e5F" * 4,
+    "runpod_api_key": "rpa_" + "A1B2C3D4E5F" * 4 + "g7",
+    "1password_service_account_token": "ops_eyJ" + "a1B2c3D4" * 40,
+    "resend_api_key": "re_a1B2c3D4_" + "e5F6g7H8" * 3,
+    "gemini_key": "AQ.Ab8" + "k2zB4kgk" * 6,
+    "pinecone_api_key": "pcsk_a1B2c3_" + "d4E5f6G7h" * 7,
+}
+
+
+@pytest.mark.parametrize("kind", TODAY)
+def test_keys_of_today_are_redacted(kind):
+    for text in (f"Use {TODAY[kind]} for it.", f"export X={TODAY[kind]}", json.dumps({"value": TODAY[kind]})):
+        after, counts = REDACTOR.record_bytes(text.encode())
+        assert counts == {kind: 1} and TODAY[kind].encode() not in after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"session_id": "4d5611e5-241a-462a-8d15-5122611a9569"',
+        "see @README.md, '@README.md' and look@README.md",
+        "Co-Authored-By: Claude <noreply@anthropic.com>",
+        "os.environ['AWS_SECRET_ACCESS_KEY'] = 'testing'",
+        "tokenizer_model=Qwen/Qwen2.5-7B-Instruct",
+        'credential_helper=osxkeychain, credential.helper = "osxkeychain"',
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text):
+    assert REDACTOR.record_bytes(text.encode()) == (text.encode(), Counter())
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"', "`", "<", "-", "&"])
+def test_an_address_is_found_after_any_mark(quote):
+    assert b"maria" not in REDACTOR.record_bytes(f"to {quote}maria@corp.com now".encode())[0]
+
+
+def test_of_a_long_record_in_quarantine_an_excerpt_is_kept():
+    image = base64.b64encode(random.Random(1).randbytes(10_000)).decode()
+    raw = f'{{"image": "{image}", "mail": "maria@corp.com", "rest": "{"word " * 4000}"}}'.encode()
+    item, found = REDACTOR.quarantined(Quarantined("log.jsonl", 1, "not JSON", "", raw))
+    record = item.to_record()
+    assert found == {"email": 1} and record["bytes"] == len(raw) and record["sha256"] == sha256(raw).hexdigest()
+    assert len(record["raw"]) <= 4096 and image[:40] not in record["raw"] and "user1@redacted.example.com" in record["raw"]
+    assert sha256(image.encode()).hexdigest() in record["raw"]
+    assert REDACTOR.quarantined(item)[0] == item
 
 
 def test_token_ids_are_dropped_with_redacted_text():
