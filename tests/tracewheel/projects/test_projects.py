@@ -286,6 +286,13 @@ class TestSmolLM2:
 
 
 class TestAroundAProgram:
+    def test_a_recipe_stands_in_the_profile(self, tmp_path):
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", "codex"]) == 0
+        text = (tmp_path / "my-agent" / "profile.yaml").read_text()
+        harness = RetrainConfig.model_validate(yaml.safe_load(text)).rollout.harness
+        assert harness.command[0] == "codex" and harness.cwd == "{workdir}" and harness.concurrency == 8
+        assert 'base_url = "{openai_url}"' in harness.files["config.toml"]
+
     def test_its_tasks_are_verified_and_its_program_plays_them(self, tmp_path, monkeypatch):
         agent = tmp_path / "agent.py"
         agent.write_text(PROGRAM)

@@ -11,11 +11,9 @@ from typing import Any
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
 from tracewheel.gateway.dialects.fields import (
     Fields,
-    ToolChoice,
     assistant,
     check_calls,
     checked_tools,
-    choose,
     part_text,
     refuse,
     text_of,
@@ -26,6 +24,7 @@ from tracewheel.gateway.dialects.fields import (
     wrong_value,
 )
 from tracewheel.gateway.dialects.known_tools import known_tool
+from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
 from tracewheel.traces.readers.messages import read_arguments

@@ -19,14 +19,12 @@ from tracewheel.gateway.dialects.dialect import (
 )
 from tracewheel.gateway.dialects.fields import (
     Fields,
-    ToolChoice,
     assistant,
     check_calls,
     checked_tools,
     custom_call,
     custom_input,
     custom_names,
-    openai_choice,
     openai_tools,
     refuse,
     said,
@@ -36,6 +34,7 @@ from tracewheel.gateway.dialects.fields import (
     unsupported,
     wrong_value,
 )
+from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken
 
 

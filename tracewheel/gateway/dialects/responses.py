@@ -19,18 +19,17 @@ from tracewheel.gateway.dialects.dialect import (
 )
 from tracewheel.gateway.dialects.fields import (
     Fields,
-    ToolChoice,
     check_calls,
     checked_tools,
     custom_input,
     custom_names,
-    openai_choice,
     openai_tools,
     unsupported,
     wrong_value,
 )
 from tracewheel.gateway.dialects.fields import said as shown
 from tracewheel.gateway.dialects.response_input import earlier_messages, read_input, sealed
+from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal, SampledToken
 
 EMPTY: dict[str, Any] = {"content": [], "arguments": "", "input": ""}  # what an item begins with in a stream
