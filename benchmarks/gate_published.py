@@ -74,7 +74,7 @@ def clustered(stream: np.random.Generator) -> dict[str, Any]:
     cases = 0
     labels = np.repeat(np.arange(12), 4)
     for _ in range(CASES):
-        values = differences(stream, 48, 0.1) + 0.2 * stream.standard_normal(12)[labels].round(1)
+        values = differences(stream, 48, 0.1) + (1.6 * stream.standard_normal(12)[labels]).round() / 8
         result = permutation_test(
             (component_sums(values, labels), np.zeros(12)),
             lambda x, y, axis: np.sum(x - y, axis=axis),

@@ -32,8 +32,9 @@ def load_tasks(curated: Path, split: str) -> list[Task]:
 
 def load_components(curated: Path) -> dict[str, str]:
     """Task id to its component, equal for tasks that share a user, a session or copies; empty where curation wrote none."""
-    path = curated / TASKS_FILE
-    if "component" not in read_columns(path):
-        return {}
-    table = read_table(path, ["id", "component"])
-    return dict(zip(table["id"], table["component"], strict=True))
+    found: dict[str, str] = {}
+    for path in (curated / TASKS_FILE, curated / RESERVE_FILE):
+        if path.is_file() and "component" in read_columns(path):
+            table = read_table(path, ["id", "component"])
+            found |= dict(zip(table["id"], table["component"], strict=True))
+    return found
