@@ -47,9 +47,9 @@ ingest_new(IngestConfig.model_validate({"paths": [logs], "outcomes": {"paths": [
 """
 
 
-ABOUT_TRAINED = """After a night the tiny base imitates what either month knows to be right by then (the warm start of `configs/tiny.yaml`, seeds 0
-and 1), and both policies play 240 new tasks of the workspace, five episodes each. Conversations: late and at once. Differences:
-late minus at once, with 95% intervals over tasks."""
+ABOUT_TRAINED = """After a night the tiny base imitates what either month knows to be right by then (the warm start of
+`configs/tiny.yaml`, seeds 0 and 1), and both policies play 240 new tasks of the workspace, five episodes each. Conversations:
+late and at once. Differences: late minus at once, with 95% intervals over tasks."""
 
 
 @dataclass

@@ -117,7 +117,7 @@ def _unscored(found: Found) -> Refusal | None:
     return Refusal(
         "too_few_tasks",
         f"{pairs} held-out tasks are fewer than gate.min_pairs, {found.config.min_pairs}",
-        "log more tasks; hold out more of them by curation.held_out_tasks, or, where the logs are short, by curation.shares.test",
+        "log more tasks, or hold out more of them: curation.held_out_tasks, and where the logs are short curation.shares.test",
     )
 
 
