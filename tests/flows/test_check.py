@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
+from tracewheel.config import RetrainConfig
 from tracewheel.operations.preflight import logs
-from tracewheel.traces.sources import SOURCES
+from tracewheel.operations.preflight.line import Looked
+from tracewheel.traces.sources import SOURCES, located
 
 DESK = """
     from tracewheel import Observation, Task, content_hash, function_tool
@@ -314,12 +316,12 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake
     assert not [part for part in parts if part not in said], said
 
 
-def test_a_source_of_which_nothing_was_fetched_yet_stands_in_nobodys_way(bench, run, monkeypatch):
+def test_a_source_of_which_nothing_was_fetched_yet_stands_in_nobodys_way(tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES._set, "desk", object)
-    bench.set("ingest", paths=["desk:agents"])
-    code, lines, err = lines_of(run, bench.write())
-    assert (code, lines["logs"]["state"]) == (0, "skipped"), err
-    assert "desk:agents: nothing was fetched yet" in lines["logs"]["says"]
+    ingest = {"paths": located(["desk:agents"], tmp_path)}
+    config = RetrainConfig.model_validate({**PROFILE, "name": "desk", "ingest": ingest})
+    [line] = logs.check_logs(Looked(config))
+    assert (line.state, line.says) == ("skipped", "desk:agents: nothing was fetched yet")
 
 
 def test_a_class_that_fails_at_each_trace_is_an_error_though_more_logs_follow(bench, run, monkeypatch):
