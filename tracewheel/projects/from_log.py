@@ -146,7 +146,7 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = (), outcomes: Se
         other_sets={name: count for name, count in sets.items() if name != chosen},
         inferred=bool(used["tools_inferred"].any()),
         named=_named_environment(used),
-        solved=len({log_task(row) for row in used[used["outcome"] >= 1.0].to_dict("records")}),
+        solved=len({log_task(dict(row)) for _, row in used[used["outcome"] >= 1.0].iterrows()}),
         about=about,
         recording={f"{RECORDED}/{name}": scratch / RECORDED / name for name in (CALLS_FILE, ABOUT_FILE)},
         readers=[Path(reader).name if is_mapping(reader) else reader for reader in readers],
