@@ -17,7 +17,7 @@ from tracewheel.core.errors import InputError
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", metavar="DIR", help="folder to make; its name is the project's, as in my-agent")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--logs", metavar="FILE", help="make the project from this log file or folder")
+    kinds.add_argument("--logs", metavar="FILE", help="make the project from this log file, folder or source")
     kinds.add_argument(
         "--harness",
         metavar="COMMAND",
@@ -30,6 +30,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="READER",
         help="with --logs: a reader of your own, tried first: module:Class, or a mapping in YAML; may be repeated",
+    )
+    parser.add_argument(
+        "--outcomes",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with --logs: what was said of the conversations later, as for ingest; may be repeated",
     )
     parser.add_argument(
         "--base",
@@ -45,18 +52,19 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InputError: the name cannot be imported, or there is no base to begin with.
         DataError: the folder exists or cannot be written, or the log holds nothing to make a project of.
-        InfrastructureError: SmolLM2 cannot be installed.
+        InfrastructureError: SmolLM2 cannot be installed, or a source does not answer.
     """
     from tracewheel.projects import smollm2
     from tracewheel.projects.project import Project
 
     project = Project.at(options.project)
-    if options.readers and not options.logs:
-        raise InputError("--reader: only with --logs FILE, which it reads")
+    for option, given in (("--reader", options.readers), ("--outcomes", options.outcomes)):
+        if given and not options.logs:
+            raise InputError(f"{option}: only with --logs FILE")
     if options.logs:
         from tracewheel.projects.from_log import described, log_project
 
-        finding, base, files = log_project(project, options.logs, options.base, options.readers, _say)
+        finding, base, files = log_project(project, options.logs, options.base, options.readers, options.outcomes, _say)
         kind, found = "logs", [line.replace("`", "") for line in described(finding)]
         problems = finding.problems
     else:

@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
+from tracewheel.config import RetrainConfig
 from tracewheel.operations.preflight import logs
+from tracewheel.operations.preflight.line import Looked
+from tracewheel.traces.sources import SOURCES, located
 
 DESK = """
     from tracewheel import Observation, Task, content_hash, function_tool
@@ -286,6 +289,10 @@ MISTAKES = {
     ),
     "no such log": (lambda b: b.set("ingest", paths=["logs/*.jsonl"]), ("logs", "error", "logs/*.jsonl")),
     "no such base": (lambda b: b.set("policy", base="/no/base"), ("base", "error", "/no/base")),
+    "conversations that the base has no room for": (
+        lambda b: b.set("rollout", max_tokens=4096),
+        ("base", "error", "set rollout.max_tokens to at most 2048"),
+    ),
     "prompts that leave no room": (
         lambda b: b.set("rollout", max_tokens=80),
         ("prompts", "error", "set rollout.max_tokens to at least"),
@@ -307,6 +314,14 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_do(bench, run, mistake
     said = f"{lines[name]['says']} {lines[name]['advice']}"
     assert lines[name]["state"] == state, said
     assert not [part for part in parts if part not in said], said
+
+
+def test_a_source_of_which_nothing_was_fetched_yet_stands_in_nobodys_way(tmp_path, monkeypatch):
+    monkeypatch.setitem(SOURCES._set, "desk", object)
+    ingest = {"paths": located(["desk:agents"], tmp_path)}
+    config = RetrainConfig.model_validate({**PROFILE, "name": "desk", "ingest": ingest})
+    [line] = logs.check_logs(Looked(config))
+    assert (line.state, line.says) == ("skipped", "desk:agents: nothing was fetched yet")
 
 
 def test_a_class_that_fails_at_each_trace_is_an_error_though_more_logs_follow(bench, run, monkeypatch):

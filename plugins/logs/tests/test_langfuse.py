@@ -160,6 +160,14 @@ def test_a_trace_whose_output_was_not_read_goes_to_quarantine():
     assert isinstance(read(chat, output=text("Hello")), Trace)
 
 
+def test_a_programs_own_word_after_the_call_that_ends_the_work_costs_no_trace():
+    call = {"id": "c", "type": "function", "function": {"name": "finish", "arguments": "{}"}}
+    chat = ("GENERATION", "chat", None, text(CHAT), text({"role": "assistant", "content": None, "tool_calls": [call]}))
+    trace = read(chat, output=text("done: two files moved"))
+    assert isinstance(trace, Trace)
+    assert trace.messages[-1]["tool_calls"][0]["function"]["name"] == "finish"
+
+
 def test_reprs_and_transcripts_are_read_and_other_text_is_left():
     assert read_repr(repr_of("user", 'it\'s ("x") a=b', None))["content"] == 'it\'s ("x") a=b'
     assert [read_repr(one) for one in ("role model", "{not a dict", "role=", "hello", "[1, x]")] == [None] * 5

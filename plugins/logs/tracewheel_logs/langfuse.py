@@ -273,12 +273,14 @@ def _with_answer(about: dict[str, Any], conversation: Conversation, calls: list[
     """The conversation with the trace's own output, if a model call lacks its output.
 
     Raises:
-        InvalidRecord: the trace's output is in no conversation, and every call has an output of its own.
+        InvalidRecord: the agent answered, the trace's output is in no conversation, and every call has an output of its own.
     """
     answers = [m for m in said_by(about.get("output"), "assistant") if m["role"] == "assistant" and m.get("content")]
     read = " ".join(texts_of([conversation.messages, conversation.others]))
     known = set(WORD.findall(read))
     for answer in answers[-1:]:
+        if conversation.messages[-1].get("tool_calls"):
+            continue  # it ended by a call: what the program wrote then, such as "done", is no answer of the agent
         words = set(WORD.findall(answer["content"]))
         if len(words & known) >= SHARE_READ * len(words):
             continue

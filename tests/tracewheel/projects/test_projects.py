@@ -24,6 +24,7 @@ from tracewheel.projects import smollm2
 from tracewheel.projects.project import Project, sample_logs, tiny_base
 from tracewheel.projects.sample.environment import FileDesk
 from tracewheel.traces.ingest import ingest
+from tracewheel.traces.sources import SOURCES
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared" / "traces"
@@ -203,10 +204,10 @@ class TestSample:
                 assert "toy" in text and "--base smollm2" in text
 
 
-def log_of_calls(path, wrap=None):
-    """A log of four tasks, three of them solved; `wrap` makes a record of another format of it."""
+def log_of_calls(path, wrap=None, tasks=4):
+    """A log of tasks, all but one of them solved; `wrap` makes a record of another format of it."""
     lines = []
-    for number in range(4):
+    for number in range(tasks):
         call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": json.dumps({"number": number})}}
         said = [
             {"role": "user", "content": f"How is {number}?"},
@@ -351,6 +352,60 @@ class TestFromLog:
         assert main(["ingest", "profile.yaml", "--out", "data/ingested", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["kept"] == 4
 
+    def test_a_base_named_from_here_is_found_from_the_project_and_is_asked_for_no_more_than_it_holds(
+        self, base, tmp_path, monkeypatch
+    ):
+        log_of_calls(tmp_path / "log.jsonl")
+        monkeypatch.chdir(Path(base).parent)
+        out = tmp_path / "elsewhere" / "my-log"
+        out.parent.mkdir()
+        assert main(["init", str(out), "--logs", str(tmp_path / "log.jsonl"), "--base", Path(base).name]) == 0
+        monkeypatch.chdir(out)
+        profile = load_config("profile.yaml")
+        assert Path(profile.policy.base).samefile(base) and profile.rollout.max_tokens == 2048
+
+    @pytest.mark.parametrize(
+        ("tasks", "test", "says"), [(12, 0.5, "11 task(s) with a success"), (51, 0.5, ""), (101, 0.25, "")]
+    )
+    def test_a_short_log_holds_out_as_many_tasks_as_a_gate_needs(self, tasks, test, says, tmp_path, capsys):
+        log_of_calls(tmp_path / "log.jsonl", tasks=tasks)
+        assert main(["init", str(tmp_path / "my-log"), "--logs", str(tmp_path / "log.jsonl")]) == 0
+        profile = RetrainConfig.model_validate(yaml.safe_load((tmp_path / "my-log" / "profile.yaml").read_text()))
+        assert profile.curation.shares.test == test
+        assert ("a success: half" in capsys.readouterr().out) == bool(says)
+
+    def test_outcomes_that_came_later_are_joined_here_and_in_each_run(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        log_of_calls(
+            Path("log.jsonl"), lambda record: {"id": f"c-{record['messages'][0]['content']}", "messages": record["messages"]}
+        )
+        names = [json.loads(line)["id"] for line in Path("log.jsonl").read_text().splitlines()]
+        assert main(["init", "bare", "--logs", "log.jsonl"]) == 0
+        assert "no logged success" in capsys.readouterr().out
+        Path("said.csv").write_text("id,solved\n" + "".join(f"{name},{number % 2}\n" for number, name in enumerate(names)))
+        assert main(["init", "my-log", "--logs", "log.jsonl", "--outcomes", "said.csv"]) == 0
+        assert f"{len(names) // 2} successes, {len(names) // 2} failures" in Path("my-log/README.md").read_text()
+        monkeypatch.chdir("my-log")
+        assert load_config("profile.yaml").ingest.outcomes.paths == ("../said.csv",)
+        assert main(["init", "../other", "--outcomes", "../said.csv"]) == 2
+
+    def test_the_traces_of_a_source_make_a_project_that_names_the_source(self, tmp_path, monkeypatch):
+        log_of_calls(tmp_path / "log.jsonl")
+
+        class Desk:
+            def __init__(self, address):
+                self.log = address
+
+            def fetch(self, cursor, folder):
+                shutil.copy(self.log, folder / "day.jsonl")
+                yield 1
+
+        monkeypatch.setitem(SOURCES._set, "desk", Desk)
+        address = f"desk:{tmp_path / 'log.jsonl'}"
+        assert main(["init", str(tmp_path / "my-log"), "--logs", address]) == 0
+        assert yaml.safe_load((tmp_path / "my-log" / "profile.yaml").read_text())["ingest"]["paths"] == [address]
+        assert "4 traces of 4 tasks" in (tmp_path / "my-log" / "README.md").read_text()
+
     def test_a_reader_without_a_log_or_that_is_none_is_refused(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         assert main(["init", "my-log", "--reader", "map.yaml"]) == 2
@@ -366,7 +421,7 @@ class TestFromLog:
                 '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi."}]}',
                 "no world to record",
             ),
-            ("not JSON\n", "no trace can be read"),
+            ("not JSON\n", "no trace can be read .1 not JSON.; the first, line 1 of log.jsonl: Expecting value"),
         ],
     )
     def test_a_log_without_calls_or_traces_makes_no_project(self, text, says, tmp_path):

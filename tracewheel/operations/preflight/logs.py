@@ -11,6 +11,7 @@ from tracewheel.operations.preflight.line import Line, Looked, counted
 from tracewheel.traces.discovery import find_logs, find_outcomes
 from tracewheel.traces.explain import read_first
 from tracewheel.traces.quarantine import ADVICE, Quarantined
+from tracewheel.traces.sources import address_in
 from tracewheel.traces.sources import named as named_paths
 from tracewheel.traces.statements import read_outcomes
 
@@ -22,9 +23,11 @@ def check_logs(looked: Looked) -> Iterator[Line]:
     config = looked.config.ingest
     files = find_logs(config)
     if not files:
-        raise DataError(
-            f"ingest.paths: no file matches {named_paths(config.paths)}; ingest and retrain fetch from sources, this does not"
-        )
+        if any(map(address_in, config.paths)):
+            says = f"{named_paths(config.paths)}: nothing was fetched yet"
+            yield Line("logs", "skipped", says, "tracewheel ingest PROFILE --dry-run says what there is; retrain fetches it")
+            return
+        raise DataError(f"ingest.paths: no file matches {named_paths(config.paths)}")
     bad: list[tuple[str, Quarantined]] = []
     for name, path in files.items():
         for item in islice(read_first(config, path, BYTES), TRACES - len(looked.traces) - len(bad)):

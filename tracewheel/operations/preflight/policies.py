@@ -10,8 +10,9 @@ from tracewheel.config.algorithms import OwnAdvantageConfig
 from tracewheel.core.errors import ConfigError, TracewheelError
 from tracewheel.core.machine import available
 from tracewheel.operations.preflight.line import Line, Looked
+from tracewheel.policy import template
 from tracewheel.policy.adapters import base_folder
-from tracewheel.policy.template import Checked, check_base
+from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
 from tracewheel.scoring.rubric import Rubric
 
@@ -49,6 +50,7 @@ def check_advantage(looked: Looked) -> Iterator[Line]:
 def check_base_policy(looked: Looked) -> Iterator[Line]:
     folder = base_folder(str(looked.config.policy.base))
     looked.has_base = True
+    check_base(looked.config)
     yield from _memory(folder)
 
 
@@ -57,7 +59,7 @@ def check_template(looked: Looked) -> Iterator[Line]:
         return
     policy = looked.config.policy
     chosen = None if policy.tool_format == "auto" else policy.tool_format
-    check, _ = check_base(Checked(str(policy.base), chosen, policy.chat_template, policy.template_options))
+    check, _ = template.check_base(template.Checked(str(policy.base), chosen, policy.chat_template, policy.template_options))
     if check.trainable:
         yield Line("template", "ok", check.says())
     else:
