@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 
 from tracewheel.traces.redaction.detector import Detector, any_of, mixed, read_forms, when
-from tracewheel.traces.redaction.known_values import SHORTEST_OF_LETTERS
 from tracewheel.traces.redaction.secret_places import secret_places
 from tracewheel.traces.redaction.unescaped import QUOTES
 
@@ -63,8 +62,6 @@ _ASSIGNED = r"[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}"
 
 def _fits_quoted(value: str) -> bool:
     if len(value) < 4 or _PLACEHOLDER.fullmatch(value) or "REDACTED_" in value:
-        return False
-    if value.isalpha() and len(value) < SHORTEST_OF_LETTERS:  # a word, which would be left where its name is not before it
         return False
     words = value.split()
     return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)

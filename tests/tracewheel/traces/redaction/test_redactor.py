@@ -323,6 +323,11 @@ def test_what_only_looks_like_a_secret_stays(text):
     assert REDACTOR.record_bytes(text.encode()) == (text.encode(), Counter())
 
 
+@pytest.mark.parametrize("text", ['{"password": "swordfish"}', "password = 'swordfish'"])
+def test_a_quoted_password_may_be_a_word(text):
+    assert b"swordfish" not in REDACTOR.record_bytes(text.encode())[0]
+
+
 @pytest.mark.parametrize("quote", ["", "'", '"', "`", "<", "-", "&"])
 def test_an_address_is_found_after_any_mark(quote):
     assert b"maria" not in REDACTOR.record_bytes(f"to {quote}maria@corp.com now".encode())[0]
