@@ -106,7 +106,7 @@ def test_a_year_of_looks_and_confirmations_shares_the_budget():
 def test_a_plan_that_costs_the_promotion_is_named():
     config = GateConfig()
     even = level_of(config, Look(200, 1e-9, NIGHT))
-    assert "with 52 planned" in cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 2 * even)
+    assert "with 52 the same evidence" in cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 2 * even)
     assert (
         cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 0.2)
         == ""
