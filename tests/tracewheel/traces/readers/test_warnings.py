@@ -39,6 +39,23 @@ def test_tools_that_a_record_offers_where_no_reader_looks_are_a_warning():
     assert not trace.tools_inferred and "tools_elsewhere" not in trace.info
 
 
+def test_tools_within_json_text_are_a_warning_too():
+    offered = [TOOL, TOOL | {"name": "other", "description": LONG}]
+    (trace,) = read({"messages": SAID, "session_config": {"offered": json.dumps(offered)}})
+    assert trace.info["tools_elsewhere"] == "session_config.offered"
+
+
+def test_stored_traces_with_inferred_tools_are_read_again_without_a_warning(tmp_path):
+    calls = [CALL | {"function": {"name": f"look_{number}", "arguments": "{}"}} for number in range(4)]
+    said = [SAID[0], SAID[1] | {"tool_calls": calls[:1]}, *SAID[2:]]
+    for call in calls[1:]:
+        said += [SAID[0], SAID[1] | {"tool_calls": [call]}, *SAID[2:]]
+    assert lines(tmp_path, {"messages": said})["kept"] == 1
+    config = IngestConfig(paths=(str(tmp_path / "out" / "traces.parquet"),), redaction=RedactionConfig(enabled=False))
+    report = ingest(config, tmp_path / "again")
+    assert (report["kept"], report.get("tools_inferred"), report.get("tools_elsewhere", 0)) == (1, 1, 0)
+
+
 def test_a_long_text_that_is_neither_conversation_nor_info_is_a_warning():
     request = {"input": [{"role": "user", "content": "Go."}], "prompt_of_the_operator": LONG}
     (trace,) = read({"request": request, "response": RESPONSE})
