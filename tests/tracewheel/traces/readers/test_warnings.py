@@ -9,6 +9,7 @@ import pytest
 from tests.tracewheel.traces.readers.logged import conversation, read
 from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.core.endings import prompt_is_cut
+from tracewheel.core.files import read_table
 from tracewheel.core.types import Trace
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.quarantine import Quarantined, frequent_reasons, shortfall
@@ -40,20 +41,21 @@ def test_tools_that_a_record_offers_where_no_reader_looks_are_a_warning():
 
 
 def test_tools_within_json_text_are_a_warning_too():
-    offered = [TOOL, TOOL | {"name": "other", "description": LONG}]
-    (trace,) = read({"messages": SAID, "session_config": {"offered": json.dumps(offered)}})
-    assert trace.info["tools_elsewhere"] == "session_config.offered"
+    offered = json.dumps({"offered": [TOOL, TOOL | {"name": "other", "description": LONG}]})
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    request = {"input": [{"role": "user", "content": "Go."}], "options": offered}
+    (trace,) = read({"request": request, "response": RESPONSE | {"output": [call]}})
+    assert trace.tools_inferred and trace.info["tools_elsewhere"].endswith("request.options.offered")
 
 
 def test_stored_traces_with_inferred_tools_are_read_again_without_a_warning(tmp_path):
-    calls = [CALL | {"function": {"name": f"look_{number}", "arguments": "{}"}} for number in range(4)]
-    said = [SAID[0], SAID[1] | {"tool_calls": calls[:1]}, *SAID[2:]]
-    for call in calls[1:]:
-        said += [SAID[0], SAID[1] | {"tool_calls": [call]}, *SAID[2:]]
-    assert lines(tmp_path, {"messages": said})["kept"] == 1
+    arguments = json.dumps({f"option_{number}": number for number in range(12)})
+    call = CALL | {"function": {"name": "look", "arguments": arguments}}
+    assert lines(tmp_path, {"messages": [SAID[0], SAID[1] | {"tool_calls": [call]}, *SAID[2:]]})["kept"] == 1
     config = IngestConfig(paths=(str(tmp_path / "out" / "traces.parquet"),), redaction=RedactionConfig(enabled=False))
     report = ingest(config, tmp_path / "again")
-    assert (report["kept"], report.get("tools_inferred"), report.get("tools_elsewhere", 0)) == (1, 1, 0)
+    assert report["kept"] == 1 and not report.get("tools_elsewhere")
+    assert read_table(tmp_path / "again" / "traces.parquet")["tools_inferred"].all()
 
 
 def test_a_long_text_that_is_neither_conversation_nor_info_is_a_warning():
