@@ -120,12 +120,19 @@ class Levels:
         return found
 
 
-def without_candidates(gain: Gain, years: int, level: float | None = None, fresh: bool = False) -> dict[str, float]:
+def without_candidates(
+    gain: Gain,
+    years: int,
+    level: float | None = None,
+    fresh: bool = False,
+    config: GateConfig = YEARLY,
+    days: int = DAYS,
+) -> dict[str, float]:
     """The gate that looks once at each challenger: at the year's levels, or at one level each night."""
     stream, champion = np.random.default_rng(SEED), Policies.start(np.random.default_rng(SEED + 1), years)
     tally, total = Tally(years), 0.0
-    for night in range(DAYS):
-        at = level_of(YEARLY, Look(night + 1, total)) if level is None else level
+    for night in range(days):
+        at = level_of(config, Look(night + 1, total)) if level is None else level
         total += at
         if fresh:
             champion.anew(stream, slice(0, 1))
@@ -133,18 +140,21 @@ def without_candidates(gain: Gain, years: int, level: float | None = None, fresh
         promoted = challenger.seen(0) - champion.seen(0) > -NormalDist().inv_cdf(at) * ERROR
         tally.promoted(promoted, challenger, champion)
         champion = champion.where(promoted, challenger)
+        tally.serves(champion)
     return tally.record(champion)
 
 
-def with_candidates(gain: Gain, years: int, fresh: bool = True) -> dict[str, float]:
+def with_candidates(
+    gain: Gain, years: int, fresh: bool = True, config: GateConfig = YEARLY, days: int = DAYS
+) -> dict[str, float]:
     """The gate with candidates. `fresh`: the reserve has other tasks each time; else the same 1,000 all year."""
     stream, champion = np.random.default_rng(SEED), Policies.start(np.random.default_rng(SEED + 1), years)
-    tally, levels = Tally(years), Levels(years)
+    tally, levels = Tally(years), Levels(years, config)
     candidate, waits = champion, np.zeros(years, dtype=bool)
     nights, sums, level = np.zeros(years, dtype=int), np.zeros(years), np.zeros(years)
     stored = np.zeros((years, 1 + NIGHTS), dtype=bool)  # parts that the champion has played
     screen = -NormalDist().inv_cdf(SCREEN) * ERROR
-    for night in range(DAYS):
+    for night in range(days):
         asked = waits.copy()
         nights = nights + asked
         part = np.clip(nights, 1, NIGHTS)
@@ -181,6 +191,7 @@ def with_candidates(gain: Gain, years: int, fresh: bool = True) -> dict[str, flo
         candidate, waits = candidate.where(named, challenger), waits | named
         nights, sums = np.where(named, 0, nights), np.where(named, 0.0, sums)
         tally.confirmations += named
+        tally.serves(champion)
     return tally.record(champion)
 
 
@@ -221,23 +232,29 @@ class Tally:
 
     def __init__(self, years: int) -> None:
         self.promotions, self.false, self.played, self.confirmations, self.now = (np.zeros(years) for _ in range(5))
+        self.points: list[Array] = []  # true points above the start of what serves each day
 
     def promoted(self, mask: Array, new: Policies, old: Policies, at_once: bool = False) -> None:
         self.promotions += mask
         self.now += mask & at_once
         self.false += mask & (new.points <= old.points)
 
+    def serves(self, champion: Policies) -> None:
+        self.points.append(champion.points)
+
     def record(self, champion: Policies) -> dict[str, float]:
         years = len(champion.points)
         return {
             "points": float(champion.points.mean()),
             "standard_error": float(champion.points.std() / np.sqrt(years)),
+            "point_days": float((area := np.sum(self.points, axis=0)).mean()),
+            "point_days_error": float(area.std() / np.sqrt(years)),
             "promotions": float(self.promotions.mean()),
             "at_once": float(self.now.mean()),
             "confirmations": float(self.confirmations.mean()),
             "years_with_a_false_promotion": float((self.false > 0).mean()),
             "false_promotions_a_year": float(self.false.mean()),
-            "episodes": float(self.played.mean() / DAYS) if self.played.any() else 1.0,
+            "episodes": float(self.played.mean() / len(self.points)) if self.played.any() else 1.0,
         }
 
 

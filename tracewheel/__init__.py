@@ -154,6 +154,10 @@ PUBLIC = {
         "Evaluation",
         "comparable_rates",
     ),
+    "tracewheel.evaluation.wording": (
+        "gain_of",
+        "in_words",
+    ),
     "tracewheel.gateway.conversation_log": ("ConversationLog",),
     "tracewheel.gateway.server": ("AppServer",),
     "tracewheel.learner.rescoring": ("rescored",),

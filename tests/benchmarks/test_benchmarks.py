@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -106,3 +107,22 @@ def test_late_and_corrected_outcomes_are_joined_and_counted_although_ingests_are
     frame = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
     assert dict(zip(frame["id"], frame["outcome"], strict=True)) == made.truth
     assert facts["kills"] and facts["corrected"] and facts["said"] > 100
+
+
+def test_the_stored_month_judged_again_spends_nothing_on_nights_that_changed_nothing() -> None:
+    """Days 1 and 6 are the first and the second look; on day 20 a reserve of at most 65 tasks lets a challenger wait."""
+    from benchmarks.gate_month import judged_again
+    from tracewheel.config import GateConfig
+    from tracewheel.evaluation.error_budget import Look, level_of
+
+    month = json.loads((ROOT / "benchmarks/results/month.json").read_text())
+    nights = {row["day"]: row for row in judged_again(month)}
+    assert [day for day, row in nights.items() if row["now"] == "promoted"] == [1, 6]
+    assert (nights[5]["now"], nights[9]["now"], nights[20]["now"], nights[28]["now"]) == (
+        "not asked",
+        "refused",
+        "waits",
+        "not known",
+    )
+    config = GateConfig(**month["profile"]["gate"])
+    assert nights[6]["level"] == level_of(config, Look(2, nights[1]["level"], "only"))

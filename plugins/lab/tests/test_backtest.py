@@ -15,7 +15,8 @@ import yaml
 from tracewheel import ConfigError
 from tracewheel_lab.backtest.exam import BASE, figures_of
 from tracewheel_lab.backtest.plan import Branch, Window, branches_of
-from tracewheel_lab.backtest.replay import Tick
+from tracewheel_lab.backtest.replay import Tick, end_of, verdict_words
+from tracewheel_lab.commands.backtest import HEAD, rows_of
 
 Z = NormalDist().inv_cdf(0.975)
 
@@ -94,7 +95,7 @@ def test_each_day_counts_what_served_it_and_no_task_that_was_used_before():
         ("2", 0, 1, 1),
         ("3", 1, 1, 1),
     ]
-    assert found["ends"] == {"promoted": 1, "refused": 0, "skipped": 1, "failed": 0} and found["used_before"] == 1
+    assert found["ends"] == {"promoted": 1, "waits": 0, "refused": 0, "skipped": 1, "failed": 0} and found["used_before"] == 1
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,41 @@ def test_a_promotion_is_judged_by_later_unused_tasks(better, worse, verdict):
     }
     (judged,) = figures_of(asked, [tick(2, "one", run="one")], scores, {"one": {"print used"}})["promotions"]
     assert judged["verdict"] == verdict and judged["tasks"] == better + worse
+
+
+def test_false_promotions_are_counted_of_those_that_are_judged():
+    """Run `one` is worse than the base and `two` better than `one`, on 25 later tasks; no task follows the third."""
+    asked = asked_of(*((day, f"{day} {n}") for day in (1, 3) for n in range(25)))
+    nothing, everything = (dict.fromkeys(asked["task_id"], float(value)) for value in (0, 1))
+    scores = {BASE: everything, "one": nothing, "two": everything, "three": everything}
+    ticks = [tick(1, end="waits"), tick(2, "one"), tick(3, "two"), tick(4, "three"), tick(5, "three", end="refused")]
+    found = figures_of(asked, ticks, scores, {})
+    (row,) = rows_of({"branches": {"1d": found}})
+    assert dict(zip(HEAD, row, strict=True)) == {
+        "branch": "1d",
+        "point-days": "+0",
+        "95% interval": "+0 to +0",
+        "promoted": "3",
+        "false promotions": "1 of 2",
+        "waits": "1",
+        "refused": "1",
+        "skipped": "0",
+        "failed": "0",
+        "promotions on later tasks": "false, better, too few tasks",
+    }
+
+
+def test_a_night_says_its_verdict_and_what_came_of_the_candidate():
+    refused = {"verdict": "refused", "cause": "nothing_learnt", "says": "RL improved on nothing", "level": None}
+    waiting = {"run": "abc", "why": "not proven yet: +3.0 points on 200 fresh tasks against the champion"}
+    assert verdict_words({"gate": refused, "candidate": waiting}) == [
+        "RL improved on nothing. Nothing to test, no budget spent.",
+        "The candidate of run abc: not proven yet: +3.0 points on 200 fresh tasks against the champion.",
+    ]
+    promoted = {"verdict": "promoted", "difference": 0.05, "expected_gain": 0.04, "pairs": 400, "baseline": "champion"}
+    said = verdict_words({"gate": promoted, "candidate": waiting | {"why": "proven"}})
+    assert said[0].startswith("Promoted: expect +4.0 points over the champion") and not any("abc" in text for text in said)
+    assert [end_of(promoted), end_of(refused), end_of(refused | {"cause": "waits"})] == ["promoted", "refused", "waits"]
 
 
 @pytest.mark.slow
@@ -129,7 +165,8 @@ def test_two_cadences_of_real_runs(profile, tmp_path, command):
     result = json.loads((tmp_path / "out" / "backtest.json").read_text())
     daily, second = (result["branches"][name] for name in ("1d", "2d"))
     assert len(daily["ticks"]) == 2 and len(second["ticks"]) == 1 and daily["asked"] == second["asked"] > 0
-    assert daily["ticks"][0]["end"] == second["ticks"][0]["end"] in ("promoted", "refused")
+    assert daily["ticks"][0]["end"] == second["ticks"][0]["end"] in ("promoted", "waits", "refused")
+    assert daily["ticks"][0]["why"].startswith(("Promoted", "Not promoted", "RL improved on no"))
     assert "## 2d" in (tmp_path / "out" / "backtest.md").read_text()
     before = (tmp_path / "out" / "backtest.json").read_bytes()
     again = command(*words, "--json")

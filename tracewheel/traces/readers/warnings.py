@@ -49,8 +49,9 @@ def with_warnings(trace: Trace, value: Any) -> Trace:
     missed: list[str] = []
     for node in _nodes(value, known):
         if isinstance(node, list):
-            if trace.tools_inferred and TOOLS_ELSEWHERE not in found and all(map(_is_offered, node)):
-                found[TOOLS_ELSEWHERE] = next(path for path, one in _paths(value, "") if one is node)
+            if trace.tools_inferred and TOOLS_ELSEWHERE not in found and node != trace.tools and all(map(_is_offered, node)):
+                # Equal, not the same: a list in JSON text is parsed anew. Below `DEEPEST` no path is told.
+                found[TOOLS_ELSEWHERE] = next((path for path, one in _paths(value, "") if one == node), "")
         elif node.strip() not in known and node not in known and len(missed) < MOST:
             missed.append(node)
     if missed and "left_out" not in trace.info and (path := _unread(missed, value, held)):

@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import DataError, FinishedRun, content_hash, load_tasks, read_table, run_named
-from tracewheel_lab.backtest.replay import Profile, Tick, tracewheel
+from tracewheel_lab.backtest.replay import ENDS, Profile, Tick, tracewheel
 
 if TYPE_CHECKING:
     import pandas
@@ -132,7 +132,7 @@ def figures_of(
     return {
         "points": _area(fair),
         "days": by_day.reset_index().to_dict("records"),
-        "ends": {end: sum(tick.end == end for tick in ticks) for end in ("promoted", "refused", "skipped", "failed")},
+        "ends": {end: sum(tick.end == end for tick in ticks) for end in ENDS},
         "promotions": promotions,
         "asked": len(rows),
         "used_before": int(rows["known"].sum()),

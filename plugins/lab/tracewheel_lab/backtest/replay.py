@@ -11,13 +11,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import ConfigError, InfrastructureError, InputError, read_json, write_json
+from tracewheel import ConfigError, InfrastructureError, InputError, gain_of, in_words, read_json, write_json
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tracewheel_lab.backtest.plan import Branch
 
 DONE, BAD_INPUT, REFUSED, UNHEALTHY = 0, 2, 3, 4
+ENDS = ("promoted", "waits", "refused", "skipped", "failed")
 TICKS_FILE, LOGS, CONSOLE_FILE = "ticks.json", "logs", "console.log"
 Say = Callable[[str], None]
 
@@ -47,10 +48,10 @@ class Tick:
 
     Attributes:
         at: Its moment.
-        end: `promoted`, `refused`, `skipped` or `failed`.
-        why: The reason in words.
+        end: One of `ENDS`; `waits` where the challenger became the candidate.
+        why: The verdict in words, and what came of a candidate of earlier runs; else why there was none.
         run: Folder of the run; "" where none came to a verdict.
-        gain: The challenger's success minus the baseline's on held-out tasks; None where no gate measured it.
+        gain: The gain that the verdict shows: of a promotion the expected one; None where no gate measured it.
         champion: Folder of the run whose policy serves from now on; "" is the base.
     """
 
@@ -140,8 +141,20 @@ def _tick(profile: list[str], at: str, folder: Path, champion: str, *, has_logs:
     if "skipped" in result:
         return Tick(at, "skipped", result["skipped"], "", None, champion)
     gate, run = result["gate"], str(folder / result["run_id"])
-    end, serves = ("promoted", run) if code == DONE else ("refused", champion)
-    return Tick(at, end, "; ".join(gate["reasons"]), run, gate.get("difference"), serves)
+    serves = run if code == DONE else champion
+    return Tick(at, end_of(gate), " ".join(verdict_words(result)), run, gain_of(gate), serves)
+
+
+def end_of(gate: Mapping[str, Any]) -> str:
+    """The end of a run by the record of its verdict."""
+    return "waits" if gate.get("cause") == "waits" else str(gate["verdict"])
+
+
+def verdict_words(summary: Mapping[str, Any]) -> list[str]:
+    """A run's verdict as sentences; of a run that proved no candidate, what came of the one that it began with."""
+    gate, waiting = summary["gate"], summary.get("candidate") or {}
+    said = waiting.get("why") if gate["verdict"] != "promoted" else ""
+    return [*in_words(gate), *([f"The candidate of run {waiting['run']}: {said}."] if said else [])]
 
 
 def check_settings(profile: Profile, branches: Sequence[Branch]) -> None:

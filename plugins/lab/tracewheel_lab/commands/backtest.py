@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tracewheel_lab.backtest.replay import Profile
 
 PLAN_FILE, RESULT_FILE, PAGE_FILE, CONSOLE_FILE = "plan.json", "backtest.json", "backtest.md", "console.log"
-HEAD = ("branch", "point-days", "95% interval", "promoted", "refused", "skipped", "failed", "promotions on later tasks")
+HEAD = (
+    "branch", "point-days", "95% interval", "promoted", "false promotions", "waits", "refused", "skipped", "failed",
+    "promotions on later tasks",
+)  # fmt: skip
 
 
 def options(parser: ArgumentParser) -> None:
@@ -140,11 +143,19 @@ def rows_of(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
             name,
             f"{one['points']['gained']:+.0f}",
             f"{one['points']['low']:+.0f} to {one['points']['high']:+.0f}",
-            *(str(one["ends"][end]) for end in HEAD[3:7]),
+            str(one["ends"]["promoted"]),
+            _false_promotions(one["promotions"]),
+            *(str(one["ends"][end]) for end in HEAD[5:9]),
             ", ".join(promotion["verdict"] for promotion in one["promotions"]) or "none",
         )
         for name, one in ordered
     ]
+
+
+def _false_promotions(promotions: Sequence[Mapping[str, Any]]) -> str:
+    """Promotions that later tasks show to be false, of those that enough later tasks judge."""
+    verdicts = [promotion["verdict"] for promotion in promotions]
+    return f"{verdicts.count('false')} of {len(verdicts) - verdicts.count('too few tasks')}"
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -170,7 +181,7 @@ def page(result: Mapping[str, Any]) -> str:
             )
             for tick in one["ticks"]
         ]
-        lines += _table(("run", "end", "points on held-out tasks", "why"), runs)
+        lines += _table(("run", "end", "points", "why"), runs)
     return "\n".join(lines) + "\n"
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.tracewheel.traces.readers.logged import conversation, read
 from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.core.endings import prompt_is_cut
+from tracewheel.core.files import read_table
 from tracewheel.core.types import Trace
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.quarantine import Quarantined, frequent_reasons, shortfall
@@ -37,6 +38,24 @@ def test_tools_that_a_record_offers_where_no_reader_looks_are_a_warning():
     assert (trace.tools_inferred, trace.info["tools_elsewhere"]) == (True, "session_config.offered")
     (trace,) = read({"messages": SAID, "tools": [TOOL]})
     assert not trace.tools_inferred and "tools_elsewhere" not in trace.info
+
+
+def test_tools_within_json_text_are_a_warning_too():
+    offered = json.dumps({"offered": [TOOL, TOOL | {"name": "other", "description": LONG}]})
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    request = {"input": [{"role": "user", "content": "Go."}], "options": offered}
+    (trace,) = read({"request": request, "response": RESPONSE | {"output": [call]}})
+    assert trace.tools_inferred and trace.info["tools_elsewhere"].endswith("request.options.offered")
+
+
+def test_stored_traces_with_inferred_tools_are_read_again_without_a_warning(tmp_path):
+    arguments = json.dumps({f"option_{number}": number for number in range(12)})
+    call = CALL | {"function": {"name": "look", "arguments": arguments}}
+    assert lines(tmp_path, {"messages": [SAID[0], SAID[1] | {"tool_calls": [call]}, *SAID[2:]]})["kept"] == 1
+    config = IngestConfig(paths=(str(tmp_path / "out" / "traces.parquet"),), redaction=RedactionConfig(enabled=False))
+    report = ingest(config, tmp_path / "again")
+    assert report["kept"] == 1 and not report.get("tools_elsewhere")
+    assert read_table(tmp_path / "again" / "traces.parquet")["tools_inferred"].all()
 
 
 def test_a_long_text_that_is_neither_conversation_nor_info_is_a_warning():
