@@ -128,11 +128,13 @@ def deliver_registration(target: Target, registration: Registration, say: Callab
         version = client.create_model_version(name, source, target.mlflow_run_id, tags={**tags, "weights": record["weights"]})
     for key, value in record.get("decision", {}).items():
         client.set_model_version_tag(name, version.version, key, value)
+    learnt = tags["adapter_digest"] in read_forgotten(registration.folder.parents[2]).adapters
+    if learnt and FORGOTTEN_TAG not in version.tags:
+        client.set_model_version_tag(name, version.version, FORGOTTEN_TAG, now())
     if withheld := record.get("withheld"):
         client.set_model_version_tag(name, version.version, "not_champion", withheld)
     elif record["verdict"] == PROMOTED and version.tags.get("crowned") != "yes":
         with alias_held(target.settings.uri, registration.folder.parents[2]):
-            learnt = tags["adapter_digest"] in read_forgotten(registration.folder.parents[2]).adapters
             _crown(target, record, str(version.version), say, f"it {LEARNT}" if learnt else "")
     return str(version.version)
 
