@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import TracewheelError
 from tracewheel.core.own_code import described, named
 from tracewheel.operations.preflight import logs, policies, replays, worlds
 from tracewheel.operations.preflight.line import Line, Looked
+from tracewheel.traces.redaction.redactor import Redactor
 
 __all__ = ["Line", "preflight"]
 
 
 def preflight(config: RetrainConfig) -> Iterator[Line]:
-    """Check a profile on its first logs, the model itself left out; each line as soon as it is known."""
+    """Check a profile on its first logs, the model itself left out; each line as soon as it is known.
+
+    What is wrong is said with names of files and parts of records, so that is redacted as the logs are.
+    """
+    redactor = functools.cache(lambda: Redactor(config.ingest.redaction))
+    for line in _lines(config):
+        if line.state in ("warning", "error"):
+            line = replace(line, says=redactor().record_bytes(line.says.encode())[0].decode())
+        yield line
+
+
+def _lines(config: RetrainConfig) -> Iterator[Line]:
     looked = Looked(config)
     checks: dict[str, Callable[[Looked], Iterator[Line]]] = {
         "environment": worlds.check_environment,
