@@ -31,7 +31,7 @@ from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import Improvement, candidate_rates
 from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
-from tasks.stages.candidate import champion_of, confirm, first_look, name_candidate
+from tasks.stages.candidate import champion_of, confirm, first_look, name_candidate, note_promoted
 from tasks.stages.champion import promote_policy
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
@@ -148,6 +148,7 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
         with tracked(run) as run:
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
+            note_promoted(run, outcome.candidate)
             summary = run.driver.call(write_report, run, outcome, version)
         if scheduled:
             keep_house_after(run)

@@ -162,6 +162,8 @@ def _done_text(result: dict[str, Any]) -> str:
     elif done["log_lines_deleted"]:
         lines.append(f"logs        {done['log_lines_deleted']} lines deleted")
     lines += _dvc_lines(found["dvc"])
+    if done["candidate"]:
+        lines.append(f"candidate   {done['candidate'].removeprefix('candidate ')}")
     if effect := result.get("effect"):
         low, high = effect["interval"]
         lines.append(

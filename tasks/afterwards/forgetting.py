@@ -18,6 +18,7 @@ from typing import Any
 
 from tasks.afterwards.forgetting_mlflow import InMlflow, forget_in_mlflow, look_in_mlflow
 from tasks.engine.reading import CHAIN_FILE, FOLDER
+from tasks.records.gate_ledger import CANDIDATE, end, entries_of, waiting_candidate
 from tasks.tracking.client import sqlite_file
 from tasks.tracking.promotion import now
 from tracewheel.config import IngestConfig, RetrainConfig
@@ -39,7 +40,7 @@ from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vac
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
 from tracewheel.scoring.verifiers.judges.criteria import JudgeSettings
 from tracewheel.traces.discovery import find_files, find_outcomes
-from tracewheel.traces.forgotten import read_forgotten
+from tracewheel.traces.forgotten import LEARNT, read_forgotten
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
@@ -248,6 +249,7 @@ def forget(
         forget_in_mlflow(config, affected.mlflow, delete_adapters=delete_adapters)
         files = _clean_records(work_dir, affected, needles, delete_adapters=delete_adapters)
         entries = _free_store(work_dir, affected)
+        candidate = _end_candidate(work_dir)
         remove(work_dir / DASHBOARD)  # again: a dashboard that is open may have begun to read what was still there
         for database in _databases(config):
             vacuum(database)
@@ -259,6 +261,7 @@ def forget(
             "outcomes": len(theirs.outcomes),
             "log_lines_deleted": dropped,
             "entries_deleted": entries,
+            "candidate": candidate,
             "files_cleaned": files,
             "mlflow_traces_deleted": len(affected.mlflow.traces),
             "model_versions": dict.fromkeys(affected.mlflow.versions, "deleted" if delete_adapters else "marked"),
@@ -345,6 +348,20 @@ def _free_store(work_dir: Path, affected: Affected) -> int:
         remove(beside(store, name))
         remove(store / name)
     return len(names | last)
+
+
+def _end_candidate(work_dir: Path) -> str | None:
+    """End the wait of a candidate that learnt from them, or whose evidence is on tasks of theirs; returns why."""
+    if (line := waiting_candidate(str(work_dir))) is None:
+        return None
+    if line[CANDIDATE]["digest"] in read_forgotten(work_dir).adapters:
+        why = f"it {LEARNT}"
+    elif any(not (work_dir / "store" / name).is_dir() for name in entries_of(line)):
+        why = "its evidence is on tasks of somebody who was forgotten since"
+    else:
+        return None
+    end(str(work_dir), line["evidence"], why)
+    return f"candidate of run {line['run']}: {why}"
 
 
 def _entry_of(path: Path, store: Path) -> str | None:

@@ -27,7 +27,7 @@ from tasks.afterwards.checkout import Code
 from tasks.afterwards.data_versions import parents_of
 from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
 from tasks.engine.reading import FOLDER as INGESTED
-from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, is_waiting, read_ledger
+from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, entries_of, is_waiting, read_ledger
 from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
 from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError, InfrastructureError
@@ -112,9 +112,7 @@ def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
             shutil.copyfile(copy, work / splits["run"] / SPLITS_FILE)
     gates = gates_before(run, datetime.now(UTC))
     if line := candidate_before(run, start.get("candidate")):
-        own = line[CANDIDATE]
-        played = [name for night in own["nights"] for name in night["evaluations"]]
-        for name in filter(None, (own["weights"], own["against"], *own["screens"], *played)):
+        for name in entries_of(line) if is_waiting(line) else ():
             _copy_entry(run, work, name, "of the candidate that the run began with")
         gates = [*(gate for gate in gates if gate["evidence"] != line["evidence"]), line]
     if gates:
@@ -142,12 +140,14 @@ def gates_before(run: FinishedRun, now: datetime) -> list[dict[str, Any]]:
 
 
 def candidate_before(run: FinishedRun, evidence: str | None) -> dict[str, Any] | None:
-    """The ledger's line of the candidate that a run began with, as it was then."""
+    """The ledger's line of the candidate that a run began with, as it was then; ended, where the run went on without it."""
     line = next((gate for gate in read_ledger(str(run.work_dir)) if evidence and gate["evidence"] == evidence), None)
     if line is None:
         return None
     nights = line[CANDIDATE]["nights"]
-    ours = next((place for place, night in enumerate(nights) if night["run"] == run.run_id), len(nights))
+    if run.run_id not in [night["run"] for night in nights]:
+        return line | {"verdict": ENDED}
+    ours = next(place for place, night in enumerate(nights) if night["run"] == run.run_id)
     kept = {name: value for name, value in line.items() if name not in ("verdict", "why")}
     return {**kept, CANDIDATE: {**line[CANDIDATE], "nights": nights[:ours]}}
 

@@ -5,10 +5,11 @@
 same gate: a run that is resumed or repeated finds its place again, and spends nothing.
 
 A line with `candidate` is the confirmation of one, with a level for all its nights: `verdict` (waiting, promoted, dropped,
-replaced or ended) and `why`. Its `candidate` has `weights` and `against` (entries of the store with the adapters of the
-candidate and of the policy to beat; "" is the base), `digest` and `champion` (their digests; "" for no champion), `planned`
-(fresh tasks), `screens` (evaluations whose tasks are no evidence) and `nights`, a record of each: `run`, `at`, `evaluations`,
-and the figures of `candidate.confirm` on all fresh tasks so far.
+replaced or ended) and `why`. It waits until the run that proved it has registered it, so that a kill in between loses nothing.
+Its `candidate` has `weights` and `against` (entries of the store with the adapters of the candidate and of the policy to beat;
+"" is the base), `digest` and `champion` (their digests; "" for no champion), `planned` (fresh tasks), `screens` (evaluations
+whose tasks are no evidence) and `nights`, a record of each: `run`, `at`, `evaluations`, and the figures of `candidate.confirm`
+on all fresh tasks so far.
 """
 
 from __future__ import annotations
@@ -27,14 +28,24 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.locks import hold_beside
 from tracewheel.core.store import Entry, write_whole
-from tracewheel.evaluation.candidate import REPLACED, WAITING
+from tracewheel.evaluation.candidate import ENDED, REPLACED, WAITING
 from tracewheel.evaluation.error_budget import CONFIRMATION, NIGHT, Look, level_of, planned_level
 from tracewheel.evaluation.gate import GATE_FILE
 
 LEDGER_FILE = "gates.json"
 YEAR = timedelta(days=365)
 FIELDS = {"evidence": str, "run": str, "baseline": str, "began": str, "level": float}
-CANDIDATE, OF_A_CANDIDATE = "candidate", {"weights": str, "against": str, "digest": str, "champion": str, "nights": list}
+CANDIDATE = "candidate"
+OF_A_CANDIDATE = {
+    "weights": str,
+    "against": str,
+    "digest": str,
+    "champion": str,
+    "planned": int,
+    "screens": list,
+    "nights": list,
+}
+OF_A_NIGHT = {"run": str, "evaluations": list, "spent": float}
 Gate = dict[str, Any]
 
 
@@ -150,6 +161,22 @@ def wait(run: Run, gate: Gate) -> bool:
     return known is not None and (is_waiting(known) or known["run"] == gate["run"])
 
 
+def end(work_dir: str, evidence: str, why: str) -> None:
+    """End the wait of a candidate, if it waits; what its looks have spent stays spent.
+
+    Raises:
+        DataError: the ledger is not what a run wrote.
+    """
+    change(work_dir, evidence, lambda gate: gate | {"verdict": ENDED, "why": why} if is_waiting(gate) else gate)
+
+
+def entries_of(gate: Gate) -> list[str]:
+    """The entries of the store that a candidate's confirmation needs."""
+    own = gate[CANDIDATE]
+    played = [name for night in own["nights"] for name in night["evaluations"]]
+    return [name for name in (own["weights"], own["against"], *own["screens"], *played) if name]
+
+
 def is_waiting(gate: Gate) -> bool:
     """Whether a line is the confirmation of a candidate that waits."""
     return CANDIDATE in gate and gate.get("verdict", WAITING) == WAITING
@@ -179,8 +206,11 @@ def read_ledger(work_dir: str) -> list[Gate]:
     path = Path(work_dir) / LEDGER_FILE
     way_on = "put back a copy of it, or delete it to begin a new year of gates, whose error adds to that of the last"
     gates = read_json(path, way_on) if path.is_file() else []
-    if not isinstance(gates, list) or not all(map(_is_gate, gates)):
+    if not isinstance(gates, list):
         raise DataError(f"{path}: not a list of gates with {', '.join(FIELDS)}; {way_on}")
+    for number, gate in enumerate(gates, 1):
+        if flaw := _flaw(gate):
+            raise DataError(f"{path}: not a list of gates with {', '.join(FIELDS)}: {flaw} of gate {number} is wrong; {way_on}")
     return gates
 
 
@@ -188,15 +218,26 @@ def _replaced(gate: Gate) -> Gate:
     return {"verdict": REPLACED, "why": f"a challenger of run {gate['run']}, trained from it, takes its place"}
 
 
-def _is_gate(value: Any) -> bool:
-    if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in FIELDS.items()):
-        return False
-    own = value.get(CANDIDATE, {})
-    if CANDIDATE in value and not (
-        isinstance(own, dict) and all(isinstance(own.get(name), kind) for name, kind in OF_A_CANDIDATE.items())
-    ):
-        return False
+def _flaw(value: Any) -> str:
+    """The first field of a line that is missing or wrong; "" where it is whole."""
+    if found := _wrong(value, FIELDS):
+        return found
     try:
-        return datetime.fromisoformat(value["began"]).tzinfo is not None and 0.0 <= value["level"] <= 1.0
+        if datetime.fromisoformat(value["began"]).tzinfo is None:
+            return "began"
     except ValueError:
-        return False
+        return "began"
+    if not 0.0 <= value["level"] <= 1.0:
+        return "level"
+    own = value.get(CANDIDATE, {})
+    found = _wrong(own, OF_A_CANDIDATE) if CANDIDATE in value else ""
+    nights = () if found else own.get("nights", ())
+    found = found or next((f"nights: {flaw}" for night in nights if (flaw := _wrong(night, OF_A_NIGHT))), "")
+    return f"{CANDIDATE}: {found}" if found else ""
+
+
+def _wrong(value: Any, fields: Mapping[str, type]) -> str:
+    """The first of these fields that a record lacks, or has with another type."""
+    if not isinstance(value, dict):
+        return "the whole"
+    return next((name for name, kind in fields.items() if not isinstance(value.get(name), kind)), "")

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.engine.run import Policy, Run
-from tasks.records.gate_ledger import CANDIDATE, Gate, began_with, change, wait
+from tasks.records.gate_ledger import CANDIDATE, Gate, began_with, change, end, wait
 from tasks.stages.evaluate import evaluate_policy
 from tracewheel.core import clock
 from tracewheel.core.errors import AdapterMismatchError
-from tracewheel.core.files import read_table
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import RESERVE, load_tasks
 from tracewheel.evaluation import candidate
-from tracewheel.evaluation.candidate import DROPPED, ENDED, NIGHTS, PROMOTED, WAITING
+from tracewheel.evaluation.candidate import DROPPED, NIGHTS, PROMOTED, WAITING
 from tracewheel.evaluation.error_budget import NIGHT, Look, names_candidates
-from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
 from tracewheel.policy.adapters import policy_of
+from tracewheel.traces.forgotten import LEARNT, read_forgotten
 
 OF_A_NIGHT = ("tasks", "difference", "interval", "p_value", "level", "boundary")
 
@@ -82,14 +81,14 @@ def confirm(
         [entry for name in names if (entry := _entry(run, name))]
         for names in (own["screens"], *([night["evaluations"][side] for night in nights] for side in (0, 1)))
     )
-    why = _gone(own, champion, policy, against)
+    why = _gone(run, own, champion, policy, against)
     if len(screens) < len(own["screens"]) or len(ours) < len(nights) or len(theirs) < len(nights):
         why = why or "evaluations that it was confirmed by are gone from the store"
-    fresh = _fresh(curated, [*screens, *ours])
+    fresh, together = candidate.fresh_tasks(curated.path, [one.path for one in screens], [one.path for one in ours])
     if not fresh:
         why = why or "no fresh tasks are left to confirm it on: bring more logs (docs/gate.md)"
     if why or policy is None or against is None:
-        change(run.config.work_dir, line["evidence"], lambda gate: gate | {"verdict": ENDED, "why": why})
+        end(run.config.work_dir, line["evidence"], why)
         run.reporter.say(f"candidate of run {line['run']}: {why}")
         return None
     batch = fresh[: run.config.curation.held_out_tasks]
@@ -98,6 +97,7 @@ def confirm(
         run.config.gate,
         [(one.path, other.path) for one, other in zip([*ours, tonight[0]], [*theirs, tonight[1]], strict=True)],
         level=line["level"],
+        together=together,
         before=nights[-1]["spent"] if nights else 0.0,
         planned=own["planned"],
         baseline_name=line["baseline"],
@@ -114,9 +114,16 @@ def confirm(
         night = own["nights"][len(nights)]
     after = {**line, "verdict": found["state"], "why": found["why"], CANDIDATE: {**own, "nights": [*nights, night]}}
     if run_id not in known:
-        change(run.config.work_dir, line["evidence"], lambda _: after)
+        noted = {**after, "verdict": WAITING} if found["state"] == PROMOTED else after
+        change(run.config.work_dir, line["evidence"], lambda _: noted)
     run.reporter.say(f"candidate of run {line['run']}, night {len(ours) + 1} of {NIGHTS}: {found['why']}")
     return None if found["state"] == DROPPED else Confirmed(policy, against, after, found["gate"])
+
+
+def note_promoted(run: Run, line: Gate | None) -> None:
+    """Note that a run has registered the candidate that it proved; `line` is that of the candidate that it began with."""
+    if line and line["verdict"] == PROMOTED:
+        change(run.config.work_dir, line["evidence"], lambda _: line)
 
 
 def name_candidate(
@@ -144,7 +151,7 @@ def name_candidate(
     assert policy.entry is not None and policy.weights is not None
     before, against = (after.line, after.against) if isinstance(after, Confirmed) else (None, after)
     screens = [*(before[CANDIDATE]["screens"] if before else []), screen.path.name]
-    fresh = _fresh(curated, [entry for name in screens if (entry := _entry(run, name))])
+    fresh, _ = candidate.fresh_tasks(curated.path, [entry.path for name in screens if (entry := _entry(run, name))])
     digest = digest_of(policy.weights)
     line = {
         "evidence": f"candidate-{digest}-{champion or 'none'}",
@@ -186,16 +193,14 @@ def _entry(run: Run, name: str) -> Entry | None:
     return run.store.find(stage, key)
 
 
-def _fresh(curated: Entry, evaluations: list[Entry]) -> list[str]:
-    """The tasks of the reserve that these evaluations have not played, in its order."""
-    used = {str(task) for entry in evaluations for task in read_table(entry.path / RESULTS_FILE)["task_id"]}
-    return [task.id for task in load_tasks(curated.path, RESERVE) if task.id not in used]
-
-
-def _gone(own: dict[str, Any], champion: str, policy: Policy | None, against: Policy | None) -> str:
+def _gone(run: Run, own: dict[str, Any], champion: str, policy: Policy | None, against: Policy | None) -> str:
     """Why a candidate cannot be confirmed any more; "" where it can."""
+    if own["digest"] in read_forgotten(run.config.work_dir).adapters:
+        return f"it {LEARNT}"
     if own["champion"] != champion:
-        return "it was made champion by hand" if own["digest"] == champion else "another champion came since"
+        if own["digest"] == champion:
+            return "it is champion already"
+        return "another champion came since" if champion else "the champion that it was compared with is none any more"
     if policy is None or against is None:
         return "its weights, or those of the policy to beat, are gone from the store, or of another base"
     return ""

@@ -22,6 +22,7 @@ from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL, disk_errors, link, remove, write_whole
 from tracewheel.policy.adapters import ADAPTER, MODEL
+from tracewheel.traces.forgotten import LEARNT, read_forgotten
 
 if TYPE_CHECKING:
     from tasks.tracking.log_run import Target
@@ -127,22 +128,28 @@ def deliver_registration(target: Target, registration: Registration, say: Callab
         version = client.create_model_version(name, source, target.mlflow_run_id, tags={**tags, "weights": record["weights"]})
     for key, value in record.get("decision", {}).items():
         client.set_model_version_tag(name, version.version, key, value)
+    learnt = tags["adapter_digest"] in read_forgotten(registration.folder.parents[2]).adapters
+    if learnt and FORGOTTEN_TAG not in version.tags:
+        client.set_model_version_tag(name, version.version, FORGOTTEN_TAG, now())
     if withheld := record.get("withheld"):
         client.set_model_version_tag(name, version.version, "not_champion", withheld)
     elif record["verdict"] == PROMOTED and version.tags.get("crowned") != "yes":
         with alias_held(target.settings.uri, registration.folder.parents[2]):
-            _crown(target, record, str(version.version), say)
+            _crown(target, record, str(version.version), say, f"it {LEARNT}" if learnt else "")
     return str(version.version)
 
 
-def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callable[[str], None]) -> None:
-    """Make a version champion. Its record comes first, so that a kill leaves no champion without one."""
+def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callable[[str], None], why: str) -> None:
+    """Make a version champion, unless something speaks against it (`why`).
+
+    Its record comes first, so that a kill leaves no champion without one.
+    """
     client, name = target.client, target.settings.model_name
     known = client.get_model_version(name, version).tags
     if known.get("crowned") == "yes":
         return  # another process was first
     champion = version_by_alias(client, name)
-    if why := _rival(client, name, record, champion):
+    if why := why or _rival(client, name, record, champion):
         client.set_model_version_tag(name, version, "not_champion", why)
         say(f"{name} version {version} of run {record['tags']['run_id']} is registered and not champion: {why}")
         return

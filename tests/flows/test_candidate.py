@@ -21,6 +21,7 @@ from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.types import Score, Trajectory, content_hash
 from tracewheel.evaluation import evaluate as module
 from tracewheel.scoring.score import write_scores
+from tracewheel.traces.forgotten import NOBODY
 
 NIGHTS = (400, 500, 600, 700)
 PLAN = [
@@ -140,8 +141,13 @@ def test_it_keeps_its_evidence_through_a_kill_and_is_promoted_when_it_is_proven(
     _, out, _ = run("runs", "status", found.profile, "--run-dir", found.work)
     assert f"of run {noted[-1]['run']}, not proven yet: +25.0 points" in " ".join(out.split())
 
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("tasks.stages.champion.register", killed)
+        found.run(2)
+    assert found.ledger[-1]["verdict"] == "waiting" and found.ledger[-1]["why"].startswith("proven")
     summary = found.run(2)
     assert summary["gate"]["verdict"] == "promoted" and summary["gate"]["pairs"] == 48
+    assert found.played.count("reserve") == 4
     (line,) = found.candidates
     assert line["verdict"] == "promoted" and [night["tasks"] for night in line["candidate"]["nights"]] == [24, 48]
     assert sum(night["level"] for night in line["candidate"]["nights"]) <= line["level"]
@@ -163,16 +169,21 @@ def test_it_is_dropped_where_fresh_tasks_do_not_show_it(second):
 
 
 def test_it_ends_where_its_weights_are_gone_or_another_champion_came(second):
-    """As after `forget`, or a promotion by hand; nothing is played."""
+    """As after `forget`, a promotion by hand, or `champion rollback`; nothing is played."""
     found = second()
     (line,) = found.candidates
-    for evidence, change, why in (
-        ("gone", {"weights": "update-gone"}, "are gone from the store"),
-        ("other", {"champion": "other"}, "another champion came since"),
+    digest = line["candidate"]["digest"]
+    for evidence, change, champion, why in (
+        ("gone", {"weights": "update-gone"}, "", "are gone from the store"),
+        ("none", {"champion": "other"}, "", "the champion that it was compared with is none any more"),
+        ("back", {"champion": "other"}, "before", "another champion came since"),
+        ("hand", {}, digest, "it is champion already"),
+        ("learnt", {"digest": "theirs"}, "", "learnt from somebody who was forgotten since"),
     ):
+        NOBODY.adding([], ["theirs"]).write(found.work)
         run = found.begun(line | {"evidence": evidence, "candidate": line["candidate"] | change})
         curated = SimpleNamespace(path=next((found.work / "store").glob("curate-*")))
-        start = {"champion": None, "candidate": evidence}
+        start = {"champion": {"digest": champion} if champion else None, "candidate": evidence}
         assert confirm(run, start, curated, beat=None, false_accepts=None) is None
         (ended,) = [line for line in found.ledger if line["evidence"] == evidence]
         assert ended["verdict"] == "ended" and why in ended["why"] and found.played == []

@@ -177,8 +177,8 @@ def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
     for told in (
         "786",
         "e" * 64,
-        "**promoted**",
-        "+0.050 to +0.450",
+        "Promoted: +25.0 points over the base",
+        "between +5.0 and +45.0 points",
         "`abc123`",
         "f" * 40,
         "25.0% (10.0% to 40.0%)",

@@ -98,6 +98,34 @@ def test_forward_and_backward_agree(folder):
     json.dumps(of_user.to_record())
 
 
+def test_a_task_of_the_reserve_and_what_played_it_are_found(finished, folder, tmp_path):
+    """Its episodes are in no set of the curation."""
+    shutil.copytree(finished[0], tmp_path / "run")
+    (curated,) = (tmp_path / "run" / "store").glob("curate-*")
+    tasks, episodes = pd.read_parquet(curated / "tasks.parquet"), pd.read_parquet(curated / EPISODES_FILE)
+    held = tasks.loc[tasks["split"] == "held_out", "id"].iloc[0]
+    tasks[tasks["id"] == held].assign(split="reserve").to_parquet(curated / "reserve.parquet")
+    tasks[tasks["id"] != held].to_parquet(curated / "tasks.parquet")
+    trace = episodes.loc[episodes["task_id"] == held, "trace_id"].iloc[0]
+    episodes[episodes["task_id"] != held].to_parquet(curated / EPISODES_FILE)
+    found = affected(WorkFolder(tmp_path / "run"), "trace", [trace])
+    assert found.holds[curated.name].splits == {"reserve": 1}
+    assert any(stage_of(name) == "evaluate" and hold.tasks == {held} for name, hold in found.holds.items())
+
+
+def test_weights_that_outlive_what_they_were_made_from_keep_what_their_run_noted(finished, lineage_record, tmp_path):
+    """As those of a candidate that waits, once its run's other results are freed."""
+    shutil.copytree(finished[0], tmp_path / "run")
+    weights = lineage_record["policies"]["rl"]["entry"]
+    before = set(trace_back(WorkFolder(tmp_path / "run"), weights).learned["trace_id"])
+    for entry in Store(tmp_path / "run" / "store").root.glob("*-*"):
+        if entry.name != weights:
+            shutil.rmtree(entry)
+            (entry.parent / FACTS / f"{entry.name}.json").unlink(missing_ok=True)
+    after = trace_back(WorkFolder(tmp_path / "run"), weights).learned
+    assert set(after["trace_id"]) == before and after["road"].str.startswith("passed on: ").all()
+
+
 def test_a_store_of_an_earlier_version_still_reads(finished, tmp_path):
     path, _, _ = finished
     old = tmp_path / "runs"

@@ -51,7 +51,7 @@ SHORTER = {
     "curation": {"train_tasks": 4, "validation_tasks": 2, "held_out_tasks": 6, "harder_tasks": 2},
     "training": {"iterations": 1, "tasks_per_iteration": 4, "validate_every": 1},
     "rollout": {"group_size": 2},
-    "evaluation": {"samples": 1, "pass_at": [1], "bootstrap": 100},
+    "evaluation": {"samples": 1, "pass_at": [1]},
     "tracking": {"traces_per_evaluation": 100},
     "comparison": WITHOUT_COMPARISONS,
 }

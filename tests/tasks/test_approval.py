@@ -11,6 +11,7 @@ from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.files import read_json, write_json
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.operations.approval import approval_of
+from tracewheel.traces.forgotten import NOBODY
 
 PROMOTED = {"verdict": "promoted", "reasons": ["it is better"]}
 NOTES = {"by": "Ada", "note": "looked at twenty of them", "say": lambda text: None}
@@ -66,6 +67,15 @@ def test_a_refused_run_is_registered_and_stays_so_when_it_is_repeated(ended):
     assert find_champion(run.config)[0] is None
     assert tags_of(run, version)["not_champion"] == "refused by Ada: looked at twenty of them"
     assert run.record.state.read()["state"] == "refused"
+
+
+def test_what_learnt_from_somebody_who_was_forgotten_since_is_promoted_by_nobody(ended):
+    run, version = ended("one")
+    NOBODY.adding([], [digest_of(run.record.path / "adapter")]).write(run.config.work_dir)
+    with pytest.raises(DataError, match="is approved, and not champion: it learnt from somebody who was forgotten since"):
+        approve(run.record, "approved", **NOTES)
+    assert find_champion(run.config)[0] is None
+    assert "crowned" not in tags_of(run, version) and "forgotten" in tags_of(run, version)
 
 
 def test_a_decision_is_given_once(ended):

@@ -11,10 +11,12 @@ from flows.intake import take_in
 from tasks.afterwards.forgetting import forget, look_for
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
+from tasks.records.gate_ledger import read_ledger
 from tasks.stages.curate import curate_tasks
 from tasks.tracking.client import make_client
 from tasks.tracking.registry import find_champion, register
 from tracewheel.core.errors import ConfigError, InfrastructureError
+from tracewheel.core.fingerprint import digest_of
 from tracewheel.curation.split_record import SplitRecord, identity_key
 from tracewheel.dashboard.digests import FOLDER as DASHBOARD
 from tracewheel.operations.file_search import Searcher
@@ -121,6 +123,20 @@ def test_a_user_is_forgotten(config, night, tmp_path, monkeypatch):
     assert [reader.record.run_id for reader in left.readers] == [run.record.run_id]
     assert not left.mlflow.versions and not left.mlflow.traces  # the version is marked, and nobody is named any more
     assert {found.path.name for found in left.search.found} == {"intake.json"}  # which the fixture wrote again
+
+
+@pytest.mark.parametrize("digest", ["its own", "another"])
+def test_a_candidate_ends_that_learnt_from_them_or_was_confirmed_on_their_tasks(config, night, digest):
+    run, _, curated = night("one")
+    learnt = digest_of(run.record.path / "adapter")
+    own = {"weights": "", "against": "", "champion": "", "planned": 9, "screens": [], "nights": []}
+    own |= {"digest": learnt} if digest == "its own" else {"digest": "d", "screens": [curated.path.name]}
+    line = {"evidence": "candidate", "run": "r", "baseline": "champion", "began": "2026-11-01T00:00:00+00:00", "level": 0.001}
+    (Path(config.work_dir) / "gates.json").write_text(json.dumps([{**line, "candidate": own}]))
+    done = forget(config, look_for(config, Wanted.of([USER], [], [], config.ingest.redaction)))
+    (after,) = read_ledger(config.work_dir)
+    why = "it learnt from somebody who was" if digest == "its own" else "its evidence is on tasks of somebody who was"
+    assert after["verdict"] == "ended" and after["why"].startswith(why) and after["why"] in done["candidate"]
 
 
 def test_a_kill_half_way_is_finished_by_the_same_command(config, night, monkeypatch):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.records.gate_ledger import note, note_verdict, read_ledger
+from tasks.records.gate_ledger import change, end, note, note_verdict, read_ledger, waiting_candidate
 from tracewheel.config import GateConfig
 from tracewheel.core.errors import DataError
 from tracewheel.evaluation.error_budget import Look, budget, level_of
@@ -73,7 +73,7 @@ def test_a_plan_that_is_raised_restores_the_right_to_ask(tmp_path):
 
 
 def confirmation(number):
-    own = {"weights": "update-a", "against": "", "digest": "a", "champion": "", "nights": []}
+    own = {"weights": "update-a", "against": "", "digest": "a", "champion": "", "planned": 9, "screens": [], "nights": []}
     return {**gate(number), "evidence": f"candidate-{number}-none", "candidate": own}
 
 
@@ -100,3 +100,37 @@ def test_kinds_have_their_own_numbers_and_the_same_confirmation_spends_nothing(t
     written = (tmp_path / "gates.json").read_bytes()
     assert note(str(tmp_path), CONFIG, confirmation(1), BEGAN + timedelta(days=9), Look(kind="confirmation")) == first
     assert (tmp_path / "gates.json").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("damage", "flaw"),
+    [
+        ({"planned": "many"}, "candidate: planned"),
+        ({"screens": None}, "candidate: screens"),
+        ({"nights": [{"run": "a", "evaluations": []}]}, "candidate: nights: spent"),
+        ({"nights": ["a"]}, "candidate: nights: the whole"),
+    ],
+)
+def test_a_damaged_candidate_is_named_with_its_field_and_what_to_do(tmp_path, damage, flaw):
+    line = {**confirmation(1), "began": BEGAN.isoformat(), "level": 0.001}
+    whole = [{**gate(0), "began": BEGAN.isoformat(), "level": 0.001}, line]
+    (tmp_path / "gates.json").write_text(json.dumps(whole))
+    assert waiting_candidate(str(tmp_path)) == line
+    line["candidate"] |= damage
+    (tmp_path / "gates.json").write_text(json.dumps(whole))
+    with pytest.raises(DataError, match=rf"gates.json: .*: {flaw} of gate 2 is wrong; put back a copy of it, or delete it"):
+        waiting_candidate(str(tmp_path))
+
+
+def test_only_a_candidate_that_waits_can_end(tmp_path):
+    """A run that is repeated later does not overwrite what became of its candidate."""
+    note(str(tmp_path), CONFIG, confirmation(1), BEGAN, Look(kind="confirmation"))
+    evidence = confirmation(1)["evidence"]
+    change(str(tmp_path), evidence, lambda line: line | {"verdict": "promoted"})
+    end(str(tmp_path), evidence, "gone")
+    assert read_ledger(str(tmp_path))[0]["verdict"] == "promoted"
+    change(str(tmp_path), evidence, lambda line: line | {"verdict": "waiting"})
+    end(str(tmp_path), evidence, "gone")
+    (line,) = read_ledger(str(tmp_path))
+    assert (line["verdict"], line["why"]) == ("ended", "gone") and line["level"] > 0.0
+    assert waiting_candidate(str(tmp_path)) is None

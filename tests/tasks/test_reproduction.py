@@ -89,6 +89,30 @@ def test_a_run_begins_with_its_parents_and_a_place_of_its_own(began, tmp_path):
     assert not (work / "second" / "summary.json").exists(), "so that retrain makes it"
 
 
+def test_a_run_begins_with_its_candidate_as_it_was_or_without_one_that_had_ended(began, tmp_path):
+    """What later nights made of it is not there; of one that the run went on without, nothing is needed."""
+    names = ("update", "evaluate", "evaluate-two", "evaluate-three")
+    keys = {name: Store(began.store).make(name.split("-")[0], f"{name[-1]}" * 16, lambda out: None).path.name for name in names}
+    nights = [{"run": run, "evaluations": [keys["evaluate-two"]], "spent": 0.001} for run in ("first", "second", "third")]
+    own = {"weights": keys["update"], "against": "", "digest": "d", "champion": "", "planned": 9, "nights": nights}
+    own["screens"] = [keys["evaluate"]]
+    line = gate("first", 0.01, 1) | {"evidence": "candidate-d-none", "verdict": "promoted", "why": "proven", "candidate": own}
+    start = read_json(began.record.path / "start.json")
+    (began.record.path / "start.json").write_text(json.dumps(start | {"candidate": "candidate-d-none"}))
+    gates = read_json(began.work_dir / "gates.json")
+    (began.work_dir / "gates.json").write_text(json.dumps([*gates, line]))
+    prepare(began, tmp_path / "out", [])
+    copy = read_json(tmp_path / "out" / "work" / "gates.json")[-1]
+    assert "verdict" not in copy and [night["run"] for night in copy["candidate"]["nights"]] == ["first"]
+    assert Store(tmp_path / "out" / "work" / "store").find(*keys["update"].split("-"))
+
+    own["nights"], line["verdict"] = nights[:1], "ended"
+    (began.work_dir / "gates.json").write_text(json.dumps([*gates, line]))
+    remove(began.store / keys["update"])
+    prepare(began, tmp_path / "again", [])
+    assert read_json(tmp_path / "again" / "work" / "gates.json")[-1]["verdict"] == "ended"
+
+
 def test_the_settings_of_this_process_stay_out(began, tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "this process's")

@@ -66,6 +66,7 @@ CheckName = Literal[
     "unread_logs",
     "observation_loss",
     "sampler_mismatch",
+    "broken_programs",
     "fidelity",
     "stale_adapter",
     "guard",

@@ -9,7 +9,7 @@ planned tasks that they see (Lan and DeMets 1983, for O'Brien and Fleming's boun
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 
 from tracewheel.config import GateConfig
 from tracewheel.core.files import read_table
-from tracewheel.curation.curated_folder import RESERVED_NIGHTS
+from tracewheel.curation.curated_folder import OUTCOMES_FILE, RESERVE, RESERVED_NIGHTS, load_components, load_tasks
+from tracewheel.curation.splits import components
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN
 from tracewheel.evaluation.gate import Verdict, decide
-from tracewheel.evaluation.paired_outcomes import RESULTS_FILE
+from tracewheel.evaluation.paired_outcomes import COMPONENT, RESULTS_FILE
 from tracewheel.evaluation.winners import expected_gain
 from tracewheel.evaluation.wording import measured
 
@@ -29,6 +30,39 @@ SCREEN = 0.05  # the level of the screen, which decides only what is played furt
 NIGHTS = RESERVED_NIGHTS
 WAITING, PROMOTED, DROPPED, REPLACED, ENDED = "waiting", "promoted", "dropped", "replaced", "ended"
 Nights = Sequence[tuple[Path, Path]]
+
+
+def fresh_tasks(curated: Path, screens: Sequence[Path], nights: Sequence[Path] = ()) -> tuple[list[str], dict[str, str]]:
+    """The tasks of the reserve that a candidate can be confirmed on, in its order.
+
+    A task that hangs together with one of the screen, by this curation or by that of the screen, shares the luck by which the
+    candidate was chosen. What a night has played is evidence already; a task that is released to training since
+    (`curation.rotate`) stays so: neither of the two policies is trained any more.
+
+    Args:
+        curated: Folder that `curate` wrote.
+        screens: Evaluations by whose held-out tasks the candidate and those before it were chosen.
+        nights: Its evaluations on fresh tasks so far.
+
+    Returns:
+        The tasks, and the component of each task that is known.
+
+    Raises:
+        DataError: an evaluation is damaged.
+    """
+    import pandas
+
+    screened, played = ([read_table(folder / RESULTS_FILE) for folder in folders] for folders in (screens, nights))
+    now = pandas.DataFrame(load_components(curated).items(), columns=["task_id", COMPONENT])
+    then = [table[[name for name in ("task_id", COMPONENT) if name in table]] for table in (*screened, *played)]
+    links = pandas.concat([now, *then], ignore_index=True).rename(columns={COMPONENT: "task"})
+    named = pandas.DataFrame({"task_id": links["task"].dropna(), "task": links["task"].dropna()})  # after one of its tasks
+    users = [read_table(path, ["task_id", "session", "user"])] if (path := curated / OUTCOMES_FILE).is_file() else []
+    together = components(pandas.concat([links, named, *users], ignore_index=True))
+    used = {together[str(task)] for table in screened for task in table["task_id"]}
+    known = {str(task) for table in played for task in table["task_id"]}
+    reserve = [task.id for task in load_tasks(curated, RESERVE)]
+    return [task for task in reserve if task not in known and together.get(task, task) not in used], together
 
 
 def passes_screen(gate: dict[str, Any]) -> bool:
@@ -70,6 +104,7 @@ def confirm(
     before: float,
     planned: int,
     baseline_name: str,
+    together: Mapping[str, str] | None = None,
     false_accepts: float | None = None,
 ) -> dict[str, Any]:
     """Look at a candidate's evidence.
@@ -81,6 +116,7 @@ def confirm(
         before: What earlier looks have spent of it.
         planned: Tasks at which it is wholly spent.
         baseline_name: Name of the policy to beat.
+        together: Task to its component over all nights; by default each night's own.
         false_accepts: As in `gate.decide`.
 
     Returns:
@@ -91,7 +127,7 @@ def confirm(
     Raises:
         DataError: an evaluation is missing or damaged.
     """
-    challenger, champion = (_together([pair[side] for pair in nights]) for side in (0, 1))
+    challenger, champion = (_together([pair[side] for pair in nights], together or {}) for side in (0, 1))
     last = len(nights) >= NIGHTS
     now = spent(level, 1.0 if last else len(challenger) / planned)
     at = max(0.0, now - before)
@@ -134,10 +170,11 @@ def cannot_wait(verdict: dict[str, Any]) -> dict[str, Any]:
     return {**verdict, "verdict": "refused", "reasons": [], "cause": "no_budget", "says": says, "advice": ANOTHER_PLAN}
 
 
-def _together(folders: Sequence[Path]) -> Any:
+def _together(folders: Sequence[Path], components: Mapping[str, str]) -> Any:
     import pandas
 
-    return pandas.concat([read_table(folder / RESULTS_FILE) for folder in folders], ignore_index=True)
+    whole = pandas.concat([read_table(folder / RESULTS_FILE) for folder in folders], ignore_index=True)
+    return whole.assign(**{COMPONENT: whole["task_id"].map(components)}) if components else whole
 
 
 def _state(verdict: Verdict, *, last: bool) -> tuple[str, str]:

@@ -78,7 +78,7 @@ def trace_back(folder: WorkFolder, entry: str, limit: int = 20) -> Backward:
         if stage_of(name) == "champion":
             tables.append(_of_parent(folder, name, missing))
         else:
-            tables.append(learned(folder, name))
+            tables += [learned(folder, name), _passed_on(folder, name)]
         _add_files(folder, name, graph)
     table = pd.concat([part for part in tables if len(part)] or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
     found = Backward(graph, entries, table.drop_duplicates(), missing=missing)
@@ -154,12 +154,29 @@ def _of_parent(folder: WorkFolder, champion: str, missing: list[str]) -> pd.Data
     if parent_of(folder, champion):
         return nothing  # its own entries say it
     digest = champion_digest(folder, champion)
+    kept = _noted_of(folder, digest)
+    if kept is None:
+        missing.append(f"{champion}: this work folder has neither the entry nor the run that made the champion {digest[:16]}")
+    return nothing if kept is None else kept
+
+
+def _passed_on(folder: WorkFolder, entry: str) -> pd.DataFrame:
+    """What a run noted of the learning of a candidate, whose weights outlive what they were made from."""
+    import pandas as pd
+
+    kept = None
+    if any(not folder.facts(item.entry) for item in folder.inputs(entry)):
+        kept = _noted_of(folder, str(folder.adapter(entry).get("digest", "")))
+    return pd.DataFrame(columns=list(COLUMNS)) if kept is None else kept
+
+
+def _noted_of(folder: WorkFolder, digest: str) -> pd.DataFrame | None:
+    """What the run that ended with an adapter noted of its learning; None without one."""
     run = run_of_adapter(folder, digest)
     if run is None or not (folder.path / run / LEARNED_FILE).is_file():
-        missing.append(f"{champion}: this work folder has neither the entry nor the run that made the champion {digest[:16]}")
-        return nothing
+        return None
     kept = read_table(folder.path / run / LEARNED_FILE)
-    return kept.assign(road=PASSED_ON + ": " + kept["road"])[list(COLUMNS)]
+    return kept.assign(road=PASSED_ON + ": " + kept["road"].str.removeprefix(PASSED_ON + ": "))[list(COLUMNS)]
 
 
 def run_of_adapter(folder: WorkFolder, digest: str) -> str | None:

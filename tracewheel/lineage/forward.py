@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.core.files import read_columns
 from tracewheel.core.run_record import SUMMARY_FILE
 from tracewheel.core.store import beside
-from tracewheel.curation.curated_folder import EPISODES_FILE
+from tracewheel.curation.curated_folder import EPISODES_FILE, OUTCOMES_FILE, RESERVE, load_tasks
 from tracewheel.lineage.backward import LEARNED_FILE, node_of, parent_of
 from tracewheel.lineage.graph import Graph, Node
 from tracewheel.lineage.log_lines import Lines, find_traces, with_places
@@ -221,6 +221,8 @@ def _in_ingest(folder: WorkFolder, found: Affected, entry: str) -> Hold | None:
 
 def _in_curation(folder: WorkFolder, found: Affected, entry: str) -> Hold | None:
     """Rows about the traces in each file, and their tasks by split. Counts of an earlier curation are carried on."""
+    import pandas as pd
+
     path, why, traces = folder.path_of(entry), [], set()
     for file in sorted(path.rglob("*.parquet")):
         columns = [name for name in TRACE_COLUMNS if name in read_columns(file)]
@@ -231,9 +233,22 @@ def _in_curation(folder: WorkFolder, found: Affected, entry: str) -> Hold | None
                 traces |= set(named)
     if not why:
         return None
-    tasks = _rows(path / EPISODES_FILE, "trace_id", found.traces, ["task_id", "split"]).drop_duplicates()
+    tasks = pd.concat([_rows(path / EPISODES_FILE, "trace_id", found.traces, ["task_id", "split"]), _in_reserve(path, found)])
+    tasks = tasks.drop_duplicates()
     splits = {str(split): len(rows) for split, rows in tasks.groupby("split")}
     return Hold(entry, folder.label(entry), tuple(why), frozenset(traces), frozenset(tasks["task_id"]), splits)
+
+
+def _in_reserve(curated: Path, found: Affected) -> pd.DataFrame:
+    """Their tasks in the reserve, whose episodes are in no set."""
+    import pandas as pd
+
+    reserve = {task.id for task in load_tasks(curated, RESERVE)}
+    kept = curated / OUTCOMES_FILE
+    if not reserve or not kept.is_file():
+        return pd.DataFrame(columns=["task_id", "split"])
+    tasks = _rows(kept, "trace_id", found.traces, ["task_id"])
+    return tasks[tasks["task_id"].isin(reserve)].assign(split=RESERVE)
 
 
 def _values(file: Path, column: str, by: str, values: Collection[str]) -> list[str]:

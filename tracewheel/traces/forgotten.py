@@ -20,6 +20,7 @@ from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.quarantine import Quarantined
 
 FORGOTTEN_FILE, VERSION = "forgotten.json", 1
+LEARNT = "learnt from somebody who was forgotten since"
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,14 @@ def test_counts_of_the_splits(curated):
 
 def test_tasks_carry_their_component_which_is_on_one_side(curated):
     tasks, known = pandas.read_parquet(curated[1] / "tasks.parquet"), load_components(curated[1])
-    assert set(known) == set(tasks["id"])
+    reserve = pandas.read_parquet(curated[1] / "reserve.parquet")
+    assert set(known) == {*tasks["id"], *reserve["id"]} and len(reserve)
+    assert not set(reserve["component"]) & set(tasks["component"]), "the reserve shares nothing with a set"
     episodes = pandas.read_parquet(curated[1] / "episodes.parquet", columns=["task_id", "user"])
     users = episodes["task_id"].map(known).groupby(episodes["user"]).nunique()
     assert (users == 1).all(), "whoever shares a user shares a component"
     sides = tasks["split"].replace({"harder": "held_out"}).groupby(tasks["component"]).nunique()
     assert (sides == 1).all()
-    print("held out components", tasks[tasks["split"] == "held_out"]["component"].nunique())
 
 
 def test_every_family_and_tier_has_its_share(curated):

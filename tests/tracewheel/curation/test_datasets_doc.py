@@ -46,7 +46,7 @@ def test_a_table_has_every_column(heading, columns):
 def test_tasks_have_the_columns_of_the_record_and_those_of_curation():
     columns = list(documented("`tasks.parquet`"))
     assert columns[: len(fields(Task))] == [field.name for field in fields(Task)]
-    assert columns[len(fields(Task)) :] == [*RATE_COLUMNS, "split"]
+    assert columns[len(fields(Task)) :] == [*RATE_COLUMNS, "component", "split"]
 
 
 @pytest.mark.parametrize(("heading", "record"), [("`traces.parquet`", Trace), ("`tasks.parquet`", Task)])

@@ -175,6 +175,23 @@ def test_a_rotation_releases_the_oldest_held_out_tasks_and_never_the_reverse():
     assert ledger["first_held_out"]["still"] < 7
 
 
+def test_a_task_that_is_released_leaves_the_reserve_and_none_that_was_never_held_out_is_released():
+    """So nothing that a candidate is still to be confirmed on can be trained on, at once or later."""
+    values = {**CONFIG.model_dump(), "rotate": {"every": 1, "share": 0.6}, "recent_share": 0.5}
+    config, record, untested, released = CurationConfig.model_validate(values), None, set(), set()
+    for number in range(1, 8):
+        kept, tasks = keep_all(plain(60 + 40 * number), record, config)
+        split = dict(zip(tasks["id"], kept.split, strict=True))
+        held, record = set(tasks_of(split, "held_out", "harder")), kept.record
+        untested -= held
+        side = {task: record.states[identity_key("task", task)].side for task in split}
+        assert {side[task] for task in kept.reserve} <= {"test"} and not released & set(kept.reserve)
+        assert {side[task] for task in untested} <= {"test"}
+        untested |= set(kept.reserve) - {task for task in split if identity_key("task", task) in record.held}
+        released |= {task for task in split if side[task] == "train" and identity_key("task", task) in record.held}
+    assert released and untested
+
+
 def test_rotation_stops_where_no_other_task_could_take_the_place():
     config = CurationConfig.model_validate({**CONFIG.model_dump(), "rotate": {"every": 1, "share": 1.0}, "held_out_tasks": 40})
     logs = plain(60 * 2)

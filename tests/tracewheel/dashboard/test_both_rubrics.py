@@ -34,5 +34,6 @@ def test_on_validation_the_training_rubric_decides(tmp_path):
             score(tmp_path / str(number) / "sampled" / place, {"a": reward, "b": reward})
     (curve,) = rubric_curves({2: tmp_path / "2", 0: tmp_path / "0", 4: tmp_path / "gone"})
     assert curve.series == {"training": [(0, 0.25), (2, 0.75)], "held back": [(0, 0.5), (2, 0.25)]}
-    assert curve.bands["held back"] == [(0, 0.5, 0.5), (2, 0.25, 0.25)]
+    for (step, low, high), mean in zip(curve.bands["held back"], (0.5, 0.25), strict=True):
+        assert (step in (0, 2)) and low < mean < high, "equal values of two tasks leave much open"
     assert rubric_curves({4: tmp_path / "gone"}) == []

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from tracewheel.config import GateConfig
-from tracewheel.evaluation.candidate import NIGHTS, cannot_wait, confirm, passes_screen, spent, waits
+from tracewheel.core.types import Task
+from tracewheel.evaluation.candidate import NIGHTS, cannot_wait, confirm, fresh_tasks, passes_screen, spent, waits
 from tracewheel.evaluation.error_budget import (
     CONFIRMATION,
     NIGHT,
@@ -106,9 +107,49 @@ def test_a_year_of_looks_and_confirmations_shares_the_budget():
 def test_a_plan_that_costs_the_promotion_is_named():
     config = GateConfig()
     even = level_of(config, Look(200, 1e-9, NIGHT))
-    assert "with 52 planned" in cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 2 * even)
+    assert "with 52 the same evidence" in cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 2 * even)
     assert (
         cost_of_the_plan(config, Look(200, 1e-9, NIGHT), 0.2)
         == ""
         == cost_of_the_plan(GateConfig(promise="nightly"), Look(), 0.02)
     )
+
+
+def curation(folder, held_out, reserve, users):
+    """A folder that `curate` wrote: task to component of both sets, and the users of all tasks."""
+    folder.mkdir()
+    for name, split, tasks in (("tasks", "held_out", held_out), ("reserve", "reserve", reserve)):
+        rows = [Task(one, "e", "f", 1, "p", {}, {}, "v", one).to_record() | {"component": tasks[one]} for one in tasks]
+        pd.DataFrame(rows).assign(split=split).to_parquet(folder / f"{name}.parquet")
+    pd.DataFrame(users, columns=["task_id", "user"]).assign(session=None).to_parquet(folder / "outcomes.parquet")
+    return folder
+
+
+def played(folder, tasks):
+    """An evaluation of tasks with their components; None where it is of an earlier version."""
+    folder.mkdir()
+    table = pd.DataFrame({"task_id": list(tasks), "family": "f", "greedy": 1.0, "component": list(tasks.values())})
+    table.dropna(axis=1).to_parquet(folder / "results.parquet")
+    return folder
+
+
+def test_what_hangs_together_with_a_task_of_the_screen_is_not_fresh(tmp_path):
+    """By the component's name, by one of its tasks, by a user whose component has another name since; nights by task only."""
+    reserve = {"named": "b", "after": "x9", "of_user": "aa", "night": "z", "beside_night": "z", "fresh": "fresh", "new": "n"}
+    curated = curation(tmp_path / "now", {"n": "n"}, reserve, [("left", "ann"), ("of_user", "ann"), ("fresh", "bob")])
+    screens = [played(tmp_path / "one", {"a": "b", "x9": "x9", "left": "left"})]
+    nights = [played(tmp_path / "two", {"night": "night"})]
+    found, together = fresh_tasks(curated, screens, nights)
+    assert found == ["beside_night", "fresh", "new"]
+    assert together["night"] == together["beside_night"] != together["fresh"]
+    earlier = [played(tmp_path / "earlier", {"a": None, "new": None})]
+    assert fresh_tasks(curated, earlier)[0] == ["named", "after", "of_user", "night", "beside_night", "fresh"]
+
+
+def test_nights_are_judged_by_what_is_known_of_all_of_them(night):
+    """Tasks of one user on two nights count together."""
+    nights = [night(1, 26, 20), night(2, 26, 20)]
+    users = {f"task-{number}-{place}": f"user-{place}" for number in (1, 2) for place in range(40)}
+    alone = look(nights)["p_value"]
+    found = confirm(GateConfig(), nights, level=0.01, before=0.0, planned=200, baseline_name="champion", together=users)
+    assert found["p_value"] == pytest.approx(2**-6) and alone == pytest.approx(2**-12)

@@ -122,7 +122,7 @@ class TestSample:
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
         scripts = Path(sys.executable).parent
         assert main(["init", str(tmp_path / "my-agent"), "--harness", "python agent.py"]) == 0
-        assert f"{scripts / 'tracewheel'} retrain" in capsys.readouterr().out.replace("\n", "")
+        assert f"{scripts / 'tracewheel'} check" in capsys.readouterr().out.replace("\n", "")
         assert f'export PATH={scripts}:"$PATH"' in (tmp_path / "my-agent" / "README.md").read_text()
 
     def test_the_tiny_base_knows_its_tools_by_heart(self):
