@@ -20,8 +20,7 @@ from tracewheel.lineage.backward import run_of_adapter
 from tracewheel.lineage.log_lines import find_traces
 from tracewheel.lineage.work_folder import TRAINED, WorkFolder, stage_of
 from tracewheel.policy.adapters import ADAPTER, MODEL, WEIGHTS
-from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
-from tracewheel.traces.redaction.redactor import KEY_VARIABLE
+from tracewheel.traces.redaction.pseudonyms import KEY_VARIABLE, identity_pseudonym
 
 SHORTEST_DIGEST = 6
 Direction = Literal["back", "forward"]

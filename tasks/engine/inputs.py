@@ -19,7 +19,7 @@ from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
 from tracewheel.policy.adapters import base_hash
 from tracewheel.traces.forgotten import read_forgotten
-from tracewheel.traces.redaction.redactor import key_digest
+from tracewheel.traces.redaction.pseudonyms import key_digest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
 TRACES = "traces/"

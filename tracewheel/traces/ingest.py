@@ -32,7 +32,8 @@ from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.reading import whole_file_pieces
-from tracewheel.traces.redaction.redactor import Redactor, key_digest
+from tracewheel.traces.redaction.pseudonyms import key_digest
+from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool

@@ -233,3 +233,13 @@ def _places(raw: str) -> Callable[[int], int]:
         return position + (offsets[index - 1] if index else 0)
 
     return place
+
+
+def as_bytes(value: Any) -> bytes:
+    """A text, or any JSON value as JSON, in UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # half of a surrogate pair, or a number of more than 64 bits
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -19,9 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 from functools import cache
 
+from tracewheel.config.curation import RedactionConfig
+from tracewheel.core.types import content_hash
 from tracewheel.traces.redaction.detector import Triggers
 from tracewheel.traces.redaction.personal_data import luhn_digit
 
@@ -50,6 +53,13 @@ _FORMS = {
 }
 _STANDIN = re.compile("|".join(_FORMS.values()))
 _BY_KIND = {kind: re.compile(form) for kind, form in _FORMS.items()}
+KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
+
+
+def key_digest(config: RedactionConfig) -> dict[str, str]:
+    """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
 def standins(text: str) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
-from tracewheel.core.types import Trace, content_hash
+from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import LONGEST, Quarantined, withheld
 from tracewheel.traces.redaction.detector import Detector, Signs
 from tracewheel.traces.redaction.json_text import (
@@ -29,6 +29,7 @@ from tracewheel.traces.redaction.json_text import (
     Edit,
     Leaf,
     applied,
+    as_bytes,
     in_text,
     is_json,
     leaves,
@@ -48,13 +49,20 @@ from tracewheel.traces.redaction.known_values import (
 )
 from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
 from tracewheel.traces.redaction.personal_data import personal_detectors
-from tracewheel.traces.redaction.pseudonyms import Pseudonyms, identity_pseudonym, is_pseudonym
-from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped, base64_runs, without_blobs
+from tracewheel.traces.redaction.pseudonyms import KEY_VARIABLE, Pseudonyms, identity_pseudonym, is_pseudonym
+from tracewheel.traces.redaction.unescaped import (
+    QUOTES,
+    TEXT_IN_BASE64,
+    Unescaped,
+    base64_runs,
+    digest_of_blob,
+    encoding_of,
+    without_blobs,
+)
 
 CONTENT = ("tools", "environment", "info", "model", "created")
 IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace", "source_file": "file"}
-ROUNDS = 5
-SHORTEST_VALUE = 4
+ROUNDS, SHORTEST_VALUE = 5, 4
 LONGEST_VALUE = 4096  # what begins in an excerpt is searched whole
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
 ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or separator of digits
@@ -63,14 +71,7 @@ PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
 REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
-KEY_VARIABLE = "TRACEWHEEL_REDACTION_KEY"
 PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
-
-
-def key_digest(config: RedactionConfig) -> dict[str, str]:
-    """A digest of the pseudonyms' key, as stored data depend on it; empty without a key."""
-    key = os.environ.get(KEY_VARIABLE, "")
-    return {"redaction key": content_hash(["redaction key", key])} if key and config.enabled else {}
 
 
 class Redactor:
@@ -132,7 +133,7 @@ class Redactor:
         suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
         if not suspicious and self._is_clean(identities):
             return trace, Counter()
-        raws = {place: given.get(place) or _bytes(value) for place, value in values.items()}
+        raws = {place: given.get(place) or as_bytes(value) for place, value in values.items()}
         original = {place: raw.decode("utf-8", "surrogatepass") for place, raw in raws.items()}
         written = dict(original)
         taken = "\n".join([*written.values(), *(value for value in identities.values() if isinstance(value, str))])
@@ -160,7 +161,7 @@ class Redactor:
 
     def _is_clean(self, value: Any, written: bytes | None = None) -> bool:
         """Whether a value is known to hold nothing to redact."""
-        raw = written or _bytes(value)
+        raw = written or as_bytes(value)
         digest = _digest(raw)
         if digest in self._clean:
             return True
@@ -184,7 +185,7 @@ class Redactor:
         return self._signs.are_in(text) or self._is_known_in(text)
 
     def _is_known_in(self, text: str) -> bool:
-        return len(self._known) > 0 and self._known.may_be_in(_bytes(text))
+        return len(self._known) > 0 and self._known.may_be_in(as_bytes(text))
 
     def look_for_learned(self) -> bool:
         """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
@@ -217,7 +218,7 @@ class Redactor:
             return item, Counter()
         encoding, errors = encoding_of(item.raw)
         if len(item.raw) > LONGEST and not item.size:
-            start = without_blobs(item.raw.decode(encoding, errors), _digest_of_blob)[: LONGEST + LONGEST_VALUE]
+            start = without_blobs(item.raw.decode(encoding, errors), digest_of_blob)[: LONGEST + LONGEST_VALUE]
             excerpt = start.encode(encoding, errors)
             item = replace(item, withheld=sha256(item.raw).hexdigest(), size=len(item.raw), raw=excerpt)
         try:
@@ -352,7 +353,7 @@ class Redactor:
     def _detected(self, written: str, before: str) -> tuple[list[tuple[int, Found]], bool]:
         """What detectors find in a text, with their doubts; it may overlap. And whether there may be text in base64."""
         whole = before + written + (QUOTE if before.endswith(QUOTE) else "")
-        digest = _digest(_bytes(whole))
+        digest = _digest(as_bytes(whole))
         if digest in self._seen:
             return self._seen[digest]
         signs = self._signs.detectors(whole)
@@ -389,34 +390,11 @@ class Redactor:
         return value in self._allowed or any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
 
 
-def encoding_of(raw: bytes) -> tuple[str, str]:
-    """The codec and error handler that decode these bytes so that encoding restores them."""
-    if raw.count(0) * 4 < len(raw) or len(raw) % 2:
-        return "utf-8", "surrogateescape"
-    # Mostly ASCII in UTF-16: every second byte is 0.
-    return "utf-16-le" if raw[1::2].count(0) >= raw[0::2].count(0) else "utf-16-be", "surrogatepass"
-
-
 def _digest(raw: bytes) -> bytes:
     """A digest to remember what was searched; empty for what is searched as fast."""
     return blake2b(raw, digest_size=16).digest() if len(raw) >= REMEMBERED else b""
 
 
-def _digest_of_blob(run: str) -> str:
-    return f"[{len(run)} characters of base64, sha256 {sha256(run.encode()).hexdigest()}]"
-
-
 def _make_room(memory: set[bytes] | dict[bytes, Any]) -> None:
     if len(memory) >= MOST_REMEMBERED:
         memory.clear()
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    import orjson
-
-    try:
-        return orjson.dumps(value)
-    except TypeError:  # half of a surrogate pair, or a number of more than 64 bits
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")

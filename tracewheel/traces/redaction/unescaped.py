@@ -15,6 +15,7 @@ import binascii
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import NamedTuple
 
 _ESCAPE = re.compile(r"(\\+)(?:u([0-9a-fA-F]{4})|([nrtbf\"'/]))")
@@ -160,3 +161,16 @@ def _decoded(run: str) -> str:
         return base64.b64decode(compact + "=" * (-len(compact) % 4)).decode(*_CODEC)
     except binascii.Error:
         return ""
+
+
+def encoding_of(raw: bytes) -> tuple[str, str]:
+    """The codec and error handler that decode these bytes so that encoding restores them."""
+    if raw.count(0) * 4 < len(raw) or len(raw) % 2:
+        return "utf-8", "surrogateescape"
+    # Mostly ASCII in UTF-16: every second byte is 0.
+    return "utf-16-le" if raw[1::2].count(0) >= raw[0::2].count(0) else "utf-16-be", "surrogatepass"
+
+
+def digest_of_blob(run: str) -> str:
+    """What stands for long base64 in an excerpt."""
+    return f"[{len(run)} characters of base64, sha256 {sha256(run.encode()).hexdigest()}]"

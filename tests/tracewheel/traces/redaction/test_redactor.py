@@ -20,8 +20,8 @@ from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.redaction.detector import Signs
 from tracewheel.traces.redaction.patterns import secret_detectors
 from tracewheel.traces.redaction.personal_data import luhn_digit, personal_detectors
-from tracewheel.traces.redaction.pseudonyms import Pseudonyms, is_pseudonym
-from tracewheel.traces.redaction.redactor import KEY_VARIABLE, Redactor
+from tracewheel.traces.redaction.pseudonyms import KEY_VARIABLE, Pseudonyms, is_pseudonym
+from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.redaction.unescaped import Unescaped
 
 LOGS = Path(__file__).parents[4] / "data/traces/workspace.jsonl"
