@@ -152,7 +152,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     learner = Learner(UpdateSections.of(config), start.parent, start)
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
-        learner.learn_replay_text(rng)
+        learner.learn_texts(rng)
         learner.backend.step(config.learner.rate)
     write_adapter(learner.models.model, out, POLICY, config.policy.base, version=1)
     return out

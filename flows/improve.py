@@ -12,6 +12,7 @@ from tasks.records.improvement import Candidate, Improvement, in_words
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.guard import Guard, go_back_to
 from tasks.stages.rate_trials import try_learning_rates
+from tasks.stages.rescue import Rescue
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import kept_between_updates, update_policy
@@ -70,7 +71,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
     policy, state, reference = start, start.entry, start.entry
     states = {0: start.entry}
     found = Improvement([validate(run, curated, start)])
-    watch, guard = Watch(run, curated, start), Guard(run, curated, sampler, name)
+    watch, guard, rescue = Watch(run, curated, start), Guard(run, curated, sampler, name), Rescue(run, curated, name)
     watch.see(0, found.evaluations)
     progress = run.driver.progress(training.iterations)
     used = 0
@@ -78,7 +79,13 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
         for iteration in range(1, training.iterations + 1):
             trajectories, scores = source.gather(policy, iteration, used)
             update = state = update_policy(
-                guard.run, trajectories=trajectories, scores=scores, state=state, reference=reference, iteration=iteration
+                guard.run,
+                trajectories=trajectories,
+                scores=scores,
+                state=state,
+                reference=reference,
+                iteration=iteration,
+                **rescue.see(iteration, trajectories, scores),
             )
             used += episodes_of(trajectories)
             last = is_last(run, iteration, used)
@@ -96,6 +103,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
                 **sampling_figures(run.config.learner, score_files(scores)),
                 **sampler.figures(),
                 **guard.figures,
+                **rescue.figures,
             }
             found.updates[iteration] = {**update.result, **figures}
             if run.tracking:
@@ -108,5 +116,6 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
                 break
         found.rollouts[name] = source.summary()
     found.guard.extend(guard.events)
+    found.rescue.update({name: rescue.summary} if rescue.summary else {})
     found.rate_trials.update({name: trials} if trials else {})
     return found

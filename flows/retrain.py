@@ -256,6 +256,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         guard=learned.guard,
         repeated=repeated,
         rate_trials=learned.rate_trials,
+        rescue=learned.rescue,
     )
 
 

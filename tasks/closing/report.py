@@ -57,6 +57,7 @@ class Outcome:
         guard: What the guard did in the loop.
         repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
         rate_trials: Loop to the trials that found its learning rate.
+        rescue: Loop to its lost tasks, as `Improvement` has them.
         candidate: The line in the ledger of the candidate that the run began with; None where none waits any more.
     """
 
@@ -75,6 +76,7 @@ class Outcome:
     guard: Sequence[GuardEvent] = ()
     repeated: Entry | None = None
     rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rescue: dict[str, dict[str, Any]] = field(default_factory=dict)
     candidate: dict[str, Any] | None = None
 
 
@@ -119,6 +121,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["damaged"] = damaged
     if outcome.rate_trials:
         summary["rate_trials"] = outcome.rate_trials
+    if outcome.rescue:
+        summary["lost_tasks"] = outcome.rescue
     if outcome.objectives:
         summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
     if noise := noise_of(run, outcome):

@@ -19,6 +19,7 @@ from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
 from tasks.stages.rate_trials import try_learning_rates
+from tasks.stages.rescue import solve_tasks, teach_tasks
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
@@ -50,11 +51,13 @@ NEEDS: dict[str, Needs] = {
     "warm_start": Needs((warm_start_policy,)),
     "improve": Needs(
         (
-            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, go_back_to, evaluate_policy,
+            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, teach_tasks, solve_tasks,
+            go_back_to, evaluate_policy,
         ),
         ("training", "sampler", "learner", "guard", "rate_trials"),
         (
             "tracewheel.sampling.curriculum", "tracewheel.sampling.dynamic_sampling", "tracewheel.sampling.guard",
+            "tracewheel.sampling.lost_tasks",
             "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
         ),
     ),

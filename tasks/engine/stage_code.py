@@ -14,6 +14,7 @@ from tasks.stages.gate import decide_gate
 from tasks.stages.guard import go_back_to
 from tasks.stages.ingest import ingest_traces
 from tasks.stages.rate_trials import try_learning_rates
+from tasks.stages.rescue import solve_tasks, teach_tasks
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
@@ -30,6 +31,8 @@ TASKS: dict[str, StageTask[Any]] = {
         collect_groups,
         score_trajectories,
         try_learning_rates,
+        teach_tasks,
+        solve_tasks,
         update_policy,
         go_back_to,
         evaluate_policy,

@@ -42,6 +42,7 @@ class Improvement:
         rollouts: Loop to how it got its rollouts.
         guard: What the guard did, in order; iterations are those of its loop.
         rate_trials: Loop to the trials that found its learning rate.
+        rescue: Loop to how many tasks it lost, how many were shown a solution, and how many of these it solved afterwards.
     """
 
     candidates: list[Candidate]
@@ -49,6 +50,7 @@ class Improvement:
     rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
     guard: list[GuardEvent] = field(default_factory=list)
     rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rescue: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def validation(self) -> dict[int, dict[str, float | None]]:

@@ -12,6 +12,7 @@ from tracewheel.core.store import Entry
 from tracewheel.learner.backends.launch import release_processes
 from tracewheel.learner.kept_learner import release_learner
 from tracewheel.learner.mismatch import mismatch_warning
+from tracewheel.learner.solutions import SOLUTIONS_FILE
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 
@@ -35,6 +36,7 @@ def update_policy(
     state: Entry,
     reference: Entry,
     iteration: int,
+    solutions: Entry | None = None,
 ) -> dict[str, Any]:
     """One policy update on an iteration's trajectories. `state` is the previous update, or the start."""
     files = UpdateFiles.of_folders(
@@ -43,6 +45,7 @@ def update_policy(
         state=state.path,
         reference=reference.path,
         out=context.out,
+        solutions=solutions.path / SOLUTIONS_FILE if solutions else None,
     )
     if context.config.placement.share == "sleep":
         from tracewheel.engines.vllm_core import sleep_core

@@ -180,6 +180,29 @@ class ZeroVarianceConfig(Strict):
     min_groups: Count = 16
 
 
+class LostTasksConfig(Strict):
+    """Imitation of verified solutions of lost tasks, which no sample of theirs can teach.
+
+    A task is lost once all scored samples of its last `after_groups` groups failed. Each optimiser step also trains on up to
+    `rows` solutions of lost tasks, their mean negative log-likelihood times `weight`. Of each task the first of `sources` that
+    has a solution gives it: `logs` (successes of others, and what `warm_start.hindsight` relabels), `own` (an earlier policy
+    of the loop), `teacher` (`warm_start.extra_demonstrations`; then the profile's `teacher` plays each lost task
+    `teacher.samples` times, once a run). Where over half of the first iteration's groups are lost, the first update imitates
+    solutions alone, for `at_start` epochs; 0 for never.
+
+    Attributes:
+        MOST: The share of the first iteration's groups above which imitation comes first.
+    """
+
+    MOST: ClassVar[float] = 0.5
+
+    weight: Positive = 1.0
+    rows: Count = 24
+    after_groups: Count = 1
+    sources: tuple[Literal["logs", "own", "teacher"], ...] = ("logs", "own", "teacher")
+    at_start: Annotated[int, Field(ge=0)] = 0
+
+
 class OffPolicyConfig(Strict):
     """What to do about tokens that an earlier policy sampled.
 
@@ -298,6 +321,7 @@ class PolicyGradientConfig(UpdateConfig):
     entropy: EntropyConfig = EntropyConfig()
     positive_examples: PositiveExamplesConfig = PositiveExamplesConfig()
     zero_variance: ZeroVarianceConfig = ZeroVarianceConfig()
+    lost_tasks: LostTasksConfig | None = None
     off_policy: OffPolicyConfig = OffPolicyConfig()
     truncated: Literal["keep", "mask", "bootstrap"] = "keep"
 

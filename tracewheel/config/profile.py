@@ -180,6 +180,8 @@ StageName = Literal[
     "collect",
     "score",
     "rate_trials",
+    "teach",
+    "solutions",
     "update",
     "go_back",
     "evaluate",

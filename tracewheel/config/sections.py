@@ -115,6 +115,14 @@ class UpdateSections(Sections):
     schedule_iterations: Count | None
 
 
+class SolutionSections(Sections):
+    seed: int
+    policy: PolicyConfig
+    environment: EnvironmentConfig
+    warm_start: WarmStartConfig
+    learner: LearnerConfig
+
+
 class RateTrialSections(UpdateSections):
     rate_trials: RateTrialsConfig
 

@@ -279,23 +279,44 @@ def _pad(rows: list[_Row], padding: int) -> Batch:
 REPLAY_WEIGHT = 0.3  # of the text's loss, beside that of the trajectories
 
 
-class ReplayText:
+class TokenisedText:
     """Tokenised examples with a loss mask; each step draws a few.
+
+    Args:
+        path: Their file; None for no example.
+        base: The base that reads them.
+        key: Setting that names the file, for errors.
+        rows: How many examples a step draws.
+        micro_batch_tokens: See `text_batches`.
 
     Raises:
         DataError: the file cannot be read.
         ConfigError: its ids are those of another tokenizer than the base's.
     """
 
-    def __init__(self, config: UpdateConfig, base: str) -> None:
-        self._rows = config.replay_rows if config.replay_path else 0
-        self._cap = config.micro_batch_tokens
-        if self._rows:
-            self._table = read_token_ids(Path(str(config.replay_path)), base, "learner.replay_path")
+    def __init__(self, path: Path | None, base: str, key: str, rows: int, micro_batch_tokens: int) -> None:
+        self._rows = rows if path else 0
+        self._cap = micro_batch_tokens
+        if path and rows:
+            self._table = read_token_ids(path, base, key)
+
+    @property
+    def steps(self) -> int:
+        """How many steps draw as many examples as there are."""
+        return -(-len(self._table) // self._rows) if self._rows else 0
+
+    def __bool__(self) -> bool:
+        return self._rows > 0
 
     def draw(self, rng: random.Random) -> list[Batch]:
-        """The batches of one step; empty when the profile mixes in no text."""
+        """The batches of one step; empty where there is no text."""
         if not self._rows:
             return []
         chosen = sorted(rng.sample(range(len(self._table)), min(self._rows, len(self._table))))
         return text_batches(self._table.iloc[chosen], self._cap)
+
+
+def replay_text(config: UpdateConfig, base: str) -> TokenisedText:
+    """The generic text that a profile mixes into each step of its updates."""
+    path = Path(config.replay_path) if config.replay_path else None
+    return TokenisedText(path, base, "learner.replay_path", config.replay_rows, config.micro_batch_tokens)

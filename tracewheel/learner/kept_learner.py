@@ -107,7 +107,7 @@ def is_kept() -> bool:
 def learn(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateFiles, iteration: int) -> dict[str, float]:
     """An iteration's policy-gradient steps, from the state of the files to their output folder; returns the figures."""
     with kept_learner(config, files.state, files.reference) as learner:
-        metrics = learner.learn(trajectories, iteration)
+        metrics = learner.learn(trajectories, iteration, files.solutions)
         learner.save(files.out, version=iteration)
     if not config.keeps_learner:
         del learner

@@ -23,7 +23,7 @@ from tracewheel.core.progress import report
 from tracewheel.learner.advantage_estimator import AdvantageEstimator, LearnerState
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.backends.select import make_policy_backend, models_loading
-from tracewheel.learner.batch import REPLAY_WEIGHT, Batch, ReplayText, step_totals
+from tracewheel.learner.batch import REPLAY_WEIGHT, Batch, TokenisedText, replay_text, step_totals
 from tracewheel.learner.fidelity import row_figures
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
@@ -119,7 +119,8 @@ class Learner:
         self.backend: Backend = make_policy_backend(config, self.models)
         if (state / OPTIMIZER).is_file():
             self.backend.load(state / OPTIMIZER)
-        self.replay_text = ReplayText(self.settings, config.policy.base)
+        self.replay_text = replay_text(self.settings, config.policy.base)
+        self.solutions = self._read_solutions(None)
         self.passes = ForwardPasses(self.settings, config.policy.device, self.models, self.backend)
         advantage = self.settings.advantage
         self.values = (
@@ -170,13 +171,18 @@ class Learner:
                 self.values.critic.save(out)
         self.backend.gather(None)  # no process reads the files before they are written
 
-    def learn(self, trajectories: pd.DataFrame, iteration: int) -> dict[str, float]:
+    def learn(self, trajectories: pd.DataFrame, iteration: int, solutions: Path | None = None) -> dict[str, float]:
         """Run the optimiser steps of one iteration; returns their figures, means over the steps.
 
         Args:
             trajectories: Trajectories with their `total`, as `read_scored_trajectories` gives them.
             iteration: From 1; with the seed it fixes every random choice. The policy's version afterwards.
+            solutions: A file that `find_solutions` wrote.
+
+        Raises:
+            DataError: the solutions cannot be read.
         """
+        self.solutions = self._read_solutions(solutions)
         figures = self._learn(trajectories, iteration)
         self.version = self.advantages.version = iteration
         return figures
@@ -185,8 +191,10 @@ class Learner:
         rng = random.Random(f"update-{self.config.seed}-{iteration}")
         table, figures = self.advantages.estimate(trajectories, iteration)
         figures["steps"] = 0.0
+        if steps := self._imitation_first(trajectories, iteration):
+            return figures | self.imitate(steps, iteration, rng)
         if not len(table):
-            return figures
+            return figures | self.imitate(self.settings.epochs * self.settings.minibatches, iteration, rng)
         if self.values:
             warmup = iteration <= self.values.config.warmup_iterations
             figures |= self.values.learn(table, rng, warmup=warmup)
@@ -197,10 +205,42 @@ class Learner:
         self.carried.kl_weight = adapted_weight(self.settings.kl, self.carried.kl_weight, observed_kl)
         return figures
 
-    def learn_replay_text(self, rng: random.Random) -> float:
-        """Add the gradient of the weighted cross-entropy on replay text; returns the unweighted loss."""
-        batches = [batch.to(self.config.policy.device) for batch in self.replay_text.draw(rng)]
-        return add_cross_entropy(self.backend, batches, self.settings.layout, REPLAY_WEIGHT)
+    def _read_solutions(self, path: Path | None) -> TokenisedText:
+        settings, base = self.settings, self.config.policy.base
+        rows = settings.lost_tasks.rows if settings.lost_tasks else 0
+        return TokenisedText(path, base, "learner.lost_tasks", rows, settings.micro_batch_tokens)
+
+    def _imitation_first(self, trajectories: pd.DataFrame, iteration: int) -> int:
+        """The optimiser steps of an update that only imitates: the first one, where most groups are lost; else 0."""
+        lost = self.settings.lost_tasks
+        if iteration != 1 or not lost or not self.solutions:
+            return 0
+        scored = trajectories[trajectories["success"].notna()]
+        share = (scored.groupby("group")["success"].max() == 0.0).mean()
+        return lost.at_start * self.solutions.steps if share > lost.MOST else 0
+
+    def imitate(self, steps: int, iteration: int, rng: random.Random) -> dict[str, float]:
+        """Optimiser steps on solutions of lost tasks and replay text alone; without solutions none."""
+        figures: defaultdict[str, float] = defaultdict(float)
+        if not self.solutions:
+            return {}
+        for _ in range(steps):
+            for name, loss in self.backend.total(self.learn_texts(rng)).items():
+                figures[name] += loss / steps
+            figures["grad_norm"] += self.backend.step(learning_rate(self.config, iteration)) / steps
+        return {**figures, "steps": float(steps)}
+
+    def learn_texts(self, rng: random.Random) -> dict[str, float]:
+        """Add the gradients of the weighted cross-entropies on replay text and on solutions; returns the unweighted losses."""
+        lost = self.settings.lost_tasks
+        texts = {"replay_loss": (self.replay_text, REPLAY_WEIGHT)}
+        if lost and self.solutions:
+            texts["solutions_loss"] = (self.solutions, lost.weight)
+        losses = {}
+        for name, (text, weight) in texts.items():
+            batches = [batch.to(self.config.policy.device) for batch in text.draw(rng)]
+            losses[name] = add_cross_entropy(self.backend, batches, self.settings.layout, weight)
+        return losses
 
     def _learn_policy(self, table: TrajectoryTable, iteration: int, rng: random.Random) -> dict[str, float]:
         settings = self.settings
@@ -271,7 +311,7 @@ class Learner:
             diagnostics = diagnostics + observed
             for key, value in parts.items():
                 sums[key] += value
-        sums["replay_loss"] = self.learn_replay_text(rng)
+        sums.update(self.learn_texts(rng))
         norm = self.backend.step(choices.learning_rate)
         diagnostics = sum(self.backend.gather(diagnostics), Diagnostics())
         figures = {

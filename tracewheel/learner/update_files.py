@@ -19,7 +19,7 @@ class UpdateFiles:
     `trajectories` and `scores` are Parquet files of the rollout and score stages. `state` is the previous state: a
     folder with the policy (`adapter/` or `model/`) and, after an update, all else that the algorithm carries over.
     `reference` is the policy that KL is measured to: its folder, or the state that holds it. `out` gets the next
-    state and `metrics.json`.
+    state and `metrics.json`. `solutions` is the file of solutions of lost tasks, if there are any.
     """
 
     trajectories: Sequence[Path]
@@ -27,21 +27,31 @@ class UpdateFiles:
     state: Path
     reference: Path
     out: Path
+    solutions: Path | None = None
 
     @classmethod
-    def of_folders(cls, rollouts: Sequence[Path], scores: Sequence[Path], *, state: Path, reference: Path, out: Path) -> Self:
+    def of_folders(
+        cls,
+        rollouts: Sequence[Path],
+        scores: Sequence[Path],
+        *,
+        state: Path,
+        reference: Path,
+        out: Path,
+        solutions: Path | None = None,
+    ) -> Self:
         """The files in the outputs of rollout and score stages, of an iteration's rounds in order.
 
         Raises:
             DataError: `reference` holds no policy.
         """
         trajectories = [folder / TRAJECTORIES_FILE for folder in rollouts]
-        return cls(trajectories, [folder / SCORES_FILE for folder in scores], state, weights_folder(reference), out)
+        return cls(trajectories, [folder / SCORES_FILE for folder in scores], state, weights_folder(reference), out, solutions)
 
     def to_json(self) -> dict[str, Any]:
         """The absolute paths as JSON values."""
         return {
-            name: str(value.absolute()) if isinstance(value, Path) else [str(path.absolute()) for path in value]
+            name: [str(path.absolute()) for path in value] if isinstance(value, list | tuple) else value and str(value.absolute())
             for name, value in asdict(self).items()
         }
 
@@ -49,4 +59,5 @@ class UpdateFiles:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """Read what `to_json` gave."""
         trajectories, scores = ([Path(path) for path in values[name]] for name in ("trajectories", "scores"))
-        return cls(trajectories, scores, *(Path(values[name]) for name in ("state", "reference", "out")))
+        folders = (Path(values[name]) for name in ("state", "reference", "out"))
+        return cls(trajectories, scores, *folders, Path(values["solutions"]) if values["solutions"] else None)

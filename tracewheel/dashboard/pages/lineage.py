@@ -28,6 +28,8 @@ STAGES = {
     "rollout": "rollouts",
     "collect": "rollouts",
     "score": "scores",
+    "teach": "teacher's solutions",
+    "solutions": "solutions of lost tasks",
     "update": "updates",
     "go_back": "steps back",
     "merge": "merge",

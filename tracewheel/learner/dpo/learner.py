@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tracewheel.config import DpoConfig, UpdateConfig, UpdateSections
 from tracewheel.core.forks import rows
-from tracewheel.learner.batch import REPLAY_WEIGHT, ReplayText
+from tracewheel.learner.batch import REPLAY_WEIGHT, TokenisedText, replay_text
 from tracewheel.learner.dpo.preferences import Pair, preference_pairs
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.learning_rate import learning_rate
@@ -50,7 +50,7 @@ class PairStep:
 
 
 def optimiser_steps(
-    settings: UpdateConfig, pairs: list[Pair], text: ReplayText, rng: random.Random, processes: int = 1
+    settings: UpdateConfig, pairs: list[Pair], text: TokenisedText, rng: random.Random, processes: int = 1
 ) -> list[PairStep]:
     """The steps of an update, each on single pairs or on all pairs of some groups.
 
@@ -167,7 +167,7 @@ def learn_dpo(config: UpdateSections, trajectories: pd.DataFrame, files: UpdateF
     backend = make_policy_backend(config, models)
     if (files.state / OPTIMIZER).is_file():
         backend.load(files.state / OPTIMIZER)
-    steps = optimiser_steps(settings, pairs, ReplayText(settings, config.policy.base), rng, backend.world_size)
+    steps = optimiser_steps(settings, pairs, replay_text(settings, config.policy.base), rng, backend.world_size)
     if steps:
         measured = steps if settings.mismatch.action == "stop" else steps[:1]
         version = policy_of(files.state, config.policy.base).version

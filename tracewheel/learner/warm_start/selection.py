@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEMONSTRATIONS_FILE = "demonstrations.parquet"
+LOGGED, TAUGHT, RELABELLED = "logged", "taught", "relabelled"
 NEEDED = ("task_id", "success", "messages", "tools")
 
 
@@ -31,7 +32,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
             where curation accepts judged outcomes, those that are judged so; any other value for all logged ones.
 
     Returns:
-        Rows with at least `messages` and `tools` (JSON text).
+        Rows with at least `messages` and `tools` (JSON text), and their `source`.
 
     Raises:
         DataError: there is no episode, or a file lacks a column.
@@ -43,16 +44,16 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     logged = read_table(path)
     logged = logged[logged["split"] == "train"]
     logged = logged[[is_tried(json.loads(messages)) for messages in logged["messages"]]]
-    parts = [_vouched_for(logged[passed(logged)], curated) if kind == "verified" else logged]
+    parts = [(_vouched_for(logged[passed(logged)], curated) if kind == "verified" else logged).assign(source=LOGGED)]
     if settings.extra_demonstrations or settings.hindsight:
         tasks = read_table(curated / TASKS_FILE)
         training = tasks[tasks["split"] == "train"]
-        parts += [_taught(Path(folder), set(training["id"])) for folder in settings.extra_demonstrations]
+        parts += [_taught(Path(folder), set(training["id"])).assign(source=TAUGHT) for folder in settings.extra_demonstrations]
         if settings.hindsight:
             rows = [{str(name): value for name, value in row.items()} for row in training.to_dict("records")]
             by_id = {task.id: task for task in map(Task.from_record, rows)}
             taken = set(tasks.loc[tasks["split"] != "train", "fingerprint"])
-            parts.append(hindsight_episodes(logged, by_id, taken))
+            parts.append(hindsight_episodes(logged, by_id, taken).assign(source=RELABELLED))
     episodes = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
     if episodes.empty:
         raise DataError(f"{path}: no {kind} episode in the training split to learn from")

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from trl import DPOTrainer
 
 from tracewheel.config import DpoConfig
-from tracewheel.learner.batch import ReplayText
+from tracewheel.learner.batch import replay_text
 from tracewheel.learner.dpo.learner import optimiser_steps
 from tracewheel.learner.dpo.loss import PreferenceLoss, pair_tensors
 from tracewheel.learner.dpo.preferences import preference_pairs
@@ -150,7 +150,7 @@ def test_micro_batches_hold_every_pair_once_and_count_a_common_beginning_once(ro
     sizes = {}
     for layout in ("shared_prefix", "packed", "padded"):
         config = DpoConfig(kind="dpo", micro_batch_tokens=cap, minibatches=2, minibatch_of=unit, layout=layout)
-        steps = optimiser_steps(config, pairs, ReplayText(config, ""), random.Random(0), processes)
+        steps = optimiser_steps(config, pairs, replay_text(config, ""), random.Random(0), processes)
         batches = [batch for step in steps for batch in step.batches]
         assert all(len(step.batches) % processes == 0 for step in steps)
         assert [sum(batch.share for batch in step.batches) for step in steps] == pytest.approx([1.0] * 2)

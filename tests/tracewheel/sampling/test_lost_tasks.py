@@ -1,0 +1,47 @@
+"""Which tasks a loop has lost."""
+
+import pytest
+
+from tracewheel.core.types import Score
+from tracewheel.sampling.lost_tasks import LostTasks
+from tracewheel.scoring.score import write_scores
+
+
+def _success(reward):
+    return {} if reward is None else {"success": float(reward >= 1.0)}
+
+
+@pytest.fixture
+def scores(tmp_path):
+    """Writes one iteration's scores: rewards by task, None for an unscored sample."""
+
+    def write(number, **groups):
+        items = [
+            Score(f"{number}-{task}-{s}", task, f"{task}-{number}", "unscored" if r is None else "scored", r, _success(r))
+            for task, rewards in groups.items()
+            for s, r in enumerate(rewards)
+        ]
+        write_scores(tmp_path / f"{number}.parquet", items)
+        return [tmp_path / f"{number}.parquet"]
+
+    return write
+
+
+def test_a_task_is_lost_after_so_many_lost_groups_in_a_row_and_no_longer_once_solved(scores):
+    seen = LostTasks(after_groups=2)
+    seen.observe(1, scores(1, a=[0.0, 0.0], b=[0.0, 1.0], c=[0.0, 0.0]))
+    assert (seen.ids, seen.share) == ([], pytest.approx(2 / 3))
+    seen.observe(2, scores(2, a=[0.0, 0.5], b=[0.0, 0.0], c=[1.0, 0.0]))
+    assert (seen.ids, seen.won_in) == (["a"], {"b": 1, "c": 2}), "half a reward is no success"
+    seen.observe(3, scores(3, b=[0.0]))
+    assert seen.ids == ["a", "b"], "a task that was not played stays as it was"
+    seen.observe(4, scores(4, a=[1.0]))
+    assert (seen.ids, seen.share, seen.won_in["a"]) == (["b"], 0.0, 4)
+
+
+def test_unscored_samples_say_nothing(scores):
+    seen = LostTasks(after_groups=1)
+    seen.observe(1, scores(1, a=[None, None], b=[None, 0.0]))
+    assert (seen.ids, seen.share) == (["b"], 1.0)
+    seen.observe(2, scores(2, a=[None]))
+    assert seen.share is None
