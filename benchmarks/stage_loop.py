@@ -68,6 +68,7 @@ def stage_loop(
     sampling: RetrainConfig | None = None,
     drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
+    solutions: Callable[[int, Path], Path | None] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """All iterations of a profile, but for those that are done with the same settings: a loop that was stopped goes on.
 
@@ -80,6 +81,8 @@ def stage_loop(
         sampling: The profile of the rollouts; the same unless given.
         drawn: Seed of the episodes' random numbers; the profile's unless given. Another one repeats the loop with other luck.
         change: Called with the policy that sampled and the file of its trajectories, before the update.
+        solutions: Called with the iteration and its folder, once it is scored; gives the file of solutions of lost tasks. Of
+            iterations that are done it is called too.
 
     Returns:
         The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds.
@@ -92,6 +95,8 @@ def stage_loop(
         trajectories, scores = folder / TRAJECTORIES_FILE, folder / SCORES_FILE
         task_ids = sampler.select(config.training.tasks_per_iteration, iteration)
         done = folder / DONE
+        if solutions and done.exists():
+            solutions(iteration, folder)
         if not done.exists() or done.read_text() != settings:
             begun = time.perf_counter()
             folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +108,8 @@ def stage_loop(
             sampled = time.perf_counter()
             if change:
                 change(policy, trajectories)
-            files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder)
+            shown = solutions(iteration, folder) if solutions else None
+            files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder, shown)
             found = update(UpdateSections.of(config), files, iteration=iteration)
             seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
             write_json(folder / FIGURES, {**found, **seconds})

@@ -70,7 +70,8 @@ class Rescue:
     def __init__(self, run: Run, curated: Entry, name: str) -> None:
         self._run, self._curated, self._name = run, curated, name
         self.settings = run.config.learner.lost_tasks if run.config.learner.kind != "dpo" else None
-        self._lost = LostTasks(self.settings.after_groups if self.settings else 1)
+        kin = {task.id: (task.family, task.tier) for task in load_tasks(curated.path, TRAIN)}
+        self._lost = LostTasks(self.settings.after_groups if self.settings else 1, kin)
         self._played: dict[int, tuple[Sequence[Entry], Sequence[Entry]]] = {}
         self._taught: list[Entry] = []
         self._asked: set[str] = set()
@@ -89,7 +90,7 @@ class Rescue:
         if not lost:
             return {}
         found = self._solve(lost)
-        if unsolved := self._to_teach(lost, found):
+        if unsolved := self._to_teach(found):
             self._asked.update(unsolved)
             self._taught.append(teach_tasks(self._run, curated=self._curated, task_ids=unsolved))
             found = self._solve(lost)
@@ -120,21 +121,20 @@ class Rescue:
             taught=[entry for entry in self._taught if entry.result["demonstrations"]],
         )
 
-    def _to_teach(self, lost: list[str], found: Entry) -> list[str]:
-        """The lost training tasks that no other source solves and the teacher was not asked for yet."""
+    def _to_teach(self, found: Entry) -> list[str]:
+        """The training tasks that were played and lost, that no other source solves and the teacher was not asked for yet."""
         assert self.settings is not None
         if TEACHER not in self.settings.sources or self._run.config.teacher is None:
             return []
         training = {task.id for task in load_tasks(self._curated.path, TRAIN)}
-        return [task_id for task_id in lost if task_id in training - self._asked - found.result["sources"].keys()]
+        return [task_id for task_id in self._lost.played if task_id in training - self._asked - found.result["sources"].keys()]
 
     def _note(self, iteration: int, lost: list[str]) -> None:
         shown = [self._shown[task_id]["source"] for task_id in lost if task_id in self._shown]
         by_source = ", ".join(f"{shown.count(source)} from {source}" for source in dict.fromkeys(shown)) or "none"
         share = "no" if self._lost.share is None else f"{self._lost.share:.0%} of"
-        self._run.reporter.say(
-            f"iteration {iteration}: {share} groups lost whole; of {len(lost)} lost tasks {len(shown)} have a solution ({by_source})"
-        )
+        solved = f"of {len(lost)} lost tasks {len(shown)} have a solution ({by_source})"
+        self._run.reporter.say(f"iteration {iteration}: {share} groups lost whole; {solved}")
         tasks = {
             task_id: {**self._shown.get(task_id, {}), "lost": task_id in lost, "won_in": self._lost.won_in.get(task_id)}
             for task_id in sorted({*lost, *self._shown})

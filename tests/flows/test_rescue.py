@@ -1,4 +1,4 @@
-"""A loop that loses tasks learns from verified solutions of them: of its logs, its own, and a teacher's behind a real endpoint."""
+"""A loop learns from verified solutions of the tasks it loses: those of logs, its own, and a teacher's behind an endpoint."""
 
 import json
 
@@ -46,7 +46,7 @@ def learn(profile, tmp_path_factory):
 @pytest.fixture
 def teacher(chat_server, learn):
     """An endpoint that solves the tasks; it fails every third episode."""
-    run, curated, _ = learn("training.iterations=1")
+    _, curated, _ = learn("training.iterations=1")
     by_prompt = {task.prompt: solution(task) for task in load_tasks(curated.path, "train")}
 
     def answer(body, number):

@@ -183,12 +183,13 @@ class ZeroVarianceConfig(Strict):
 class LostTasksConfig(Strict):
     """Imitation of verified solutions of lost tasks, which no sample of theirs can teach.
 
-    A task is lost once all scored samples of its last `after_groups` groups failed. Each optimiser step also trains on up to
+    A task is lost once all scored samples of its last `after_groups` groups failed, and before it is played where over half of
+    the groups of its family and tier were lost. Each optimiser step also trains on up to
     `rows` solutions of lost tasks, their mean negative log-likelihood times `weight`. Of each task the first of `sources` that
     has a solution gives it: `logs` (successes of others, and what `warm_start.hindsight` relabels), `own` (an earlier policy
-    of the loop), `teacher` (`warm_start.extra_demonstrations`; then the profile's `teacher` plays each lost task
-    `teacher.samples` times, once a run). Where over half of the first iteration's groups are lost, the first update imitates
-    solutions alone, for `at_start` epochs; 0 for never.
+    of the loop), `teacher` (`warm_start.extra_demonstrations`; then the profile's `teacher` plays each task that was played
+    and lost `teacher.samples` times, once a run). Where over half of the first iteration's groups are lost, the first update
+    imitates solutions alone, for `at_start` epochs; 0 for never.
 
     Attributes:
         MOST: The share of the first iteration's groups above which imitation comes first.

@@ -63,7 +63,9 @@ def find_solutions(
                 shortest[task_id] = example
         found |= {task_id: (source, example) for task_id, example in shortest.items()}
         wanted -= found.keys()
-    rows = [{"task_id": task_id, "source": source, "forks": [], **example} for task_id, (source, example) in sorted(found.items())]
+    rows = [
+        {"task_id": task_id, "source": source, "forks": [], **example} for task_id, (source, example) in sorted(found.items())
+    ]
     out.mkdir(parents=True, exist_ok=True)
     if rows:
         write_token_ids(rows, out / SOLUTIONS_FILE, config.policy.base)
@@ -91,7 +93,9 @@ def _shown(
 def _own(played: Sequence[tuple[Path, Path]], wanted: set[str]) -> Iterator[tuple[str, Example]]:
     """Successes of earlier policies of this loop, in the tokens that they sampled."""
     for rollouts, scores in played:
-        solved = {score.trajectory_id for score in read_scores(scores / SCORES_FILE) if _is_solved(score) and score.task_id in wanted}
+        solved = {
+            score.trajectory_id for score in read_scores(scores / SCORES_FILE) if _is_solved(score) and score.task_id in wanted
+        }
         if not solved:
             continue
         table: pd.DataFrame = read_table(rollouts / TRAJECTORIES_FILE)

@@ -51,7 +51,9 @@ class UpdateFiles:
     def to_json(self) -> dict[str, Any]:
         """The absolute paths as JSON values."""
         return {
-            name: [str(path.absolute()) for path in value] if isinstance(value, list | tuple) else value and str(value.absolute())
+            name: [str(path.absolute()) for path in value]
+            if isinstance(value, list | tuple)
+            else value and str(value.absolute())
             for name, value in asdict(self).items()
         }
 

@@ -1,14 +1,17 @@
-"""Lost tasks: those that the policy has never solved in their last groups, so that no sample of theirs can teach it anything."""
+"""Lost tasks: those that the policy never solves, so that no sample of theirs can teach it anything."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tracewheel.config import LostTasksConfig
 from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
+
+LEAST_GROUPS = 4  # of a family and tier, before they tell of tasks that were not played yet
 
 
 class LostTasks:
@@ -18,15 +21,17 @@ class LostTasks:
 
     Args:
         after_groups: A task is lost once this many of its groups in a row were.
+        kin: Family and tier of the training tasks by id.
 
     Attributes:
         won_in: The last iteration in which each task was solved.
         share: The share of the last iteration's groups that were lost; None where none was scored.
     """
 
-    def __init__(self, after_groups: int) -> None:
-        self._after = after_groups
+    def __init__(self, after_groups: int, kin: Mapping[str, tuple[str, int]]) -> None:
+        self._after, self._kin = after_groups, kin
         self._in_a_row: defaultdict[str, int] = defaultdict(int)
+        self._groups: dict[str, Counter[tuple[str, int]]] = {"lost": Counter(), "won": Counter()}
         self.won_in: dict[str, int] = {}
         self.share: float | None = None
 
@@ -38,13 +43,27 @@ class LostTasks:
                 if not math.isnan(success := success_of(score)):
                     groups[score.task_id, score.group].append(bool(success))
         for (task_id, _), solved in sorted(groups.items()):
-            self._in_a_row[task_id] = 0 if any(solved) else self._in_a_row[task_id] + 1
-            if any(solved):
+            won = any(solved)
+            self._in_a_row[task_id] = 0 if won else self._in_a_row[task_id] + 1
+            if won:
                 self.won_in[task_id] = iteration
+            if task_id in self._kin:
+                self._groups["won" if won else "lost"][self._kin[task_id]] += 1
         lost = sum(not any(solved) for solved in groups.values())
         self.share = lost / len(groups) if groups else None
 
     @property
-    def ids(self) -> list[str]:
-        """The ids of the tasks that are lost."""
+    def played(self) -> list[str]:
+        """The ids of the tasks that were played and are lost."""
         return sorted(task_id for task_id, number in self._in_a_row.items() if number >= self._after)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the tasks that are lost, and of those not played yet whose kin are: over half of its groups were lost."""
+        kin = {
+            one
+            for one, lost in self._groups["lost"].items()
+            if (groups := lost + self._groups["won"][one]) >= LEAST_GROUPS and lost > LostTasksConfig.MOST * groups
+        }
+        unplayed = (task_id for task_id, one in self._kin.items() if one in kin and task_id not in self._in_a_row)
+        return sorted({*self.played, *unplayed})

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tracewheel.comparison.stages import StageResult
 
 STAGES = (
-    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "teach", "solutions", "update", "go_back",
+    "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "teach", "solutions",
+    "update", "go_back",
     "evaluate", "audit", "gate",
 )  # fmt: skip
 

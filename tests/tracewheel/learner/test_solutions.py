@@ -44,8 +44,12 @@ def curated(tasks, tmp_path):
     folder, splits = tmp_path / "curated", ["train"] * 3 + ["held_out"]
     folder.mkdir()
     chosen = [*tasks[::3][:3], tasks[1]]
-    pd.DataFrame([t.to_record() | {"split": s} for t, s in zip(chosen, splits, strict=True)]).to_parquet(folder / "tasks.parquet")
-    rows = [episode(task, float(number in (0, 3)), split) for number, (task, split) in enumerate(zip(chosen, splits, strict=True))]
+    pd.DataFrame([t.to_record() | {"split": s} for t, s in zip(chosen, splits, strict=True)]).to_parquet(
+        folder / "tasks.parquet"
+    )
+    rows = [
+        episode(task, float(number in (0, 3)), split) for number, (task, split) in enumerate(zip(chosen, splits, strict=True))
+    ]
     pd.DataFrame(rows).to_parquet(folder / "episodes.parquet")
     return folder
 
@@ -73,7 +77,9 @@ def taught(tmp_path):
 
 
 def sections(config, **lost_tasks):
-    learner = config.learner.model_copy(update={"lost_tasks": RetrainConfig(name="t", learner={"lost_tasks": lost_tasks}).learner.lost_tasks})
+    learner = config.learner.model_copy(
+        update={"lost_tasks": RetrainConfig(name="t", learner={"lost_tasks": lost_tasks}).learner.lost_tasks}
+    )
     return SolutionSections.of(config.model_copy(update={"learner": learner}))
 
 
@@ -87,10 +93,14 @@ def test_each_lost_task_has_its_first_source_and_its_own_successes_are_the_token
     spoken = policy_renderer(config.policy).conversation(play(two, solution(two)), TOOLS)
     assert rows.loc[two.id, "input_ids"].tolist() == spoken.ids
     assert rows.loc[two.id, "assistant_masks"].tolist() == spoken.mask
-    both = find_solutions(sections(config, sources=["own", "logs"]), curated, [one.id, three.id], tmp_path / "own", own=[played])
+    both = find_solutions(
+        sections(config, sources=["own", "logs"]), curated, [one.id, three.id], tmp_path / "own", own=[played]
+    )
     assert set(both["sources"].values()) == {"own"}
     rows = read_table(tmp_path / "own" / SOLUTIONS_FILE).set_index("task_id")
-    sampled = [t for number, t in enumerate(read_records(trajectories, Trajectory)) if number % 4 == 1 and t.task_id == three.id]
+    sampled = [
+        t for number, t in enumerate(read_records(trajectories, Trajectory)) if number % 4 == 1 and t.task_id == three.id
+    ]
     assert rows.loc[three.id, "input_ids"].tolist() == sampled[0].token_ids
     assert rows.loc[three.id, "assistant_masks"].tolist() == sampled[0].action_mask
 

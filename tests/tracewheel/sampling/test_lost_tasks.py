@@ -28,7 +28,7 @@ def scores(tmp_path):
 
 
 def test_a_task_is_lost_after_so_many_lost_groups_in_a_row_and_no_longer_once_solved(scores):
-    seen = LostTasks(after_groups=2)
+    seen = LostTasks(2, {})
     seen.observe(1, scores(1, a=[0.0, 0.0], b=[0.0, 1.0], c=[0.0, 0.0]))
     assert (seen.ids, seen.share) == ([], pytest.approx(2 / 3))
     seen.observe(2, scores(2, a=[0.0, 0.5], b=[0.0, 0.0], c=[1.0, 0.0]))
@@ -40,8 +40,19 @@ def test_a_task_is_lost_after_so_many_lost_groups_in_a_row_and_no_longer_once_so
 
 
 def test_unscored_samples_say_nothing(scores):
-    seen = LostTasks(after_groups=1)
+    seen = LostTasks(1, {})
     seen.observe(1, scores(1, a=[None, None], b=[None, 0.0]))
     assert (seen.ids, seen.share) == (["b"], 1.0)
     seen.observe(2, scores(2, a=[None]))
     assert seen.share is None
+
+
+def test_tasks_that_were_not_played_are_lost_where_most_groups_of_their_family_and_tier_are(scores):
+    kin = {name: ("hard" if name in "abcdef" else "easy", 1) for name in "abcdefgh"}
+    seen = LostTasks(1, kin)
+    seen.observe(1, scores(1, a=[0.0], b=[0.0], c=[0.0], g=[1.0]))
+    assert seen.ids == ["a", "b", "c"], "three groups tell nothing yet"
+    seen.observe(2, scores(2, d=[1.0]))
+    assert seen.ids == ["a", "b", "c", "e", "f"] and seen.played == ["a", "b", "c"]
+    seen.observe(3, scores(3, a=[1.0], b=[1.0]))
+    assert seen.ids == ["c"], "half of the groups are lost, not more"
