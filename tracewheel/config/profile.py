@@ -128,8 +128,8 @@ class WarmStartConfig(PassesConfig):
     Each optimiser step is on `batch_size` examples, 16 by default: LoRA loses with large batches (Schulman et al. 2025). Two
     epochs are in the middle of what is usual for LoRA (1 to 3), and more teach a pretrained model its logs by heart.
     `learning_rate` is by default 2e-4 for LoRA (Dettmers et al. 2023, QLoRA, for 7 and 13B), 2e-5 (TRL's) for full
-    training; a model of 0.1B takes up to 1e-3. It rises over the first `warmup_steps` steps, then
-    falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
+    training; a model of 0.1B takes up to 1e-3. It rises over the first `warmup_steps` steps,
+    at most a tenth of them, then falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
     that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`. With `demonstrations:
     none` nothing is imitated, and the loop starts from the base: for a model that solves some of the tasks already.
     """

@@ -81,7 +81,11 @@ def _backend(config: WarmStartSections) -> Backend:
 
 
 def linear_schedule(step: int, warmup: int, steps: int) -> float:
-    """The share of the learning rate in a step, counted from 0: rising over the first `warmup`, then falling to 0."""
+    """The share of the learning rate in a step, counted from 0: rising over the first `warmup`, then falling to 0.
+
+    At most a tenth of the steps rise: with a few examples, all of the training would be warm-up.
+    """
+    warmup = min(warmup, steps // 10)
     return step / warmup if step < warmup else (steps - step) / max(1, steps - warmup)
 
 
