@@ -1,4 +1,4 @@
-"""Attention of a packed row as one call of variable lengths, as on a GPU, beside a call a segment; and what is made once a pass."""
+"""Attention of a packed row as one call of variable lengths, as on a GPU, beside a call a segment."""
 
 import pytest
 import torch

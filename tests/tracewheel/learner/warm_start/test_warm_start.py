@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from tracewheel.config import DeepSpeedConfig, WarmStartSections
 from tracewheel.core.errors import DataError
+from tracewheel.learner.warm_start import fine_tuning
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.fine_tuning import linear_schedule
 from tracewheel.learner.warm_start.stage import warm_start
@@ -193,14 +194,22 @@ def test_full_weights_can_be_trained(run, base, config, files_of):
     assert (out / "model" / "config.json").read_text() == Path(base, "config.json").read_text()
 
 
-def test_a_short_warm_start_leaves_its_warm_up(run):
-    """30 examples at the defaults are 4 steps: 0.15 of the rate on average before a tenth of the steps was the most."""
-    rates = [linear_schedule(step, 10, 4) for step in range(4)]
-    assert rates == [1.0, 0.75, 0.5, 0.25]
-    assert [linear_schedule(step, 10, 50) for step in (0, 5, 49)] == [0.0, 1.0, 1 / 45], "a tenth of 50"
-    assert linear_schedule(5, 10, 100) == 0.5 and linear_schedule(10, 10, 100) == 1.0, "what was set, where there are enough"
-    weights = [load_file(run(warmup_steps=n)[0] / "adapter" / "adapter_model.safetensors") for n in (0, 100)]
-    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+def test_a_short_warm_start_leaves_its_warm_up(run, monkeypatch):
+    """30 examples at the defaults are 4 steps: with ten of warm-up the rate was 0.15 of the nominal one on average."""
+    shares = []
+
+    def recorded(*given):
+        shares.append(linear_schedule(*given))
+        return shares[-1]
+
+    monkeypatch.setattr(fine_tuning, "linear_schedule", recorded)
+    for warmup_steps, expected in ((None, [1.0, 0.75, 0.5, 0.25]), (10, [0.0, 0.1, 0.2, 0.3])):
+        shares.clear()
+        run(batch_size=1000, epochs=4, warmup_steps=warmup_steps)
+        assert shares == pytest.approx(expected)
+    shares.clear()
+    run(batch_size=1000, epochs=30)
+    assert shares[:4] == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0]) and shares[-1] == pytest.approx(1 / 27)
 
 
 def test_classes_and_replay_text_add_examples(run, config, tasks):
