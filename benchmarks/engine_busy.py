@@ -78,8 +78,8 @@ class FakeEngine:
 def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, float]:
     """One rollout.
 
-    `busy` is the share of its time in which the engine steps, and `busy_of_waiting` that of steps and waits for tools alone: on a
-    loaded machine our own code waits for a processor, too. `open_turns` is the mean number of turns in a step.
+    `busy` is the share of its time in which the engine steps, `busy_of_waiting` that of steps and waits for tools alone: on
+    a loaded machine our own code waits for a processor, too. `open_turns` is the mean number of turns in a step.
     """
     renderer = load_renderer(base, "hermes")
     engine = FakeEngine(renderer)

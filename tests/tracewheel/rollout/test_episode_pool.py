@@ -12,6 +12,7 @@ from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments import wanted_threads
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.rollout import episode_pool
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes, tool_threads
@@ -82,8 +83,10 @@ def test_threads_change_no_trajectory(play, tasks, count):
     assert play(tasks, threaded(count=count), samples=3) == (play(tasks, ROOMY, samples=3)[0], pytest.approx(0, abs=60))
 
 
-def test_quick_tools_are_waited_for_in_their_order(play, tasks):
+def test_quick_tools_are_waited_for_in_their_order(play, tasks, monkeypatch):
     """Then each pass of the engine has the same sessions, so that its rounding is the same: as in one thread."""
+    monkeypatch.setattr(episode_pool, "QUICK_SECONDS", 30.0)  # on a busy machine nothing is quick
+    monkeypatch.setattr(episode_pool, "IDLE_SECONDS", 30.0)
     turns = []
 
     def recorded(engine):

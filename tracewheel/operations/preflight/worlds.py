@@ -78,7 +78,8 @@ def check_threads(looked: Looked) -> Iterator[Line]:
                     "threads",
                     "error",
                     f"{threads} threads call it, and in another one than that of `reset` {named(error)}",
-                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set rollout.tool_threads to 1",
+                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set "
+                    "rollout.tool_threads to 1",
                 )
                 return
     yield Line("threads", "ok", f"{threads}; an episode's calls may come from any of them")
