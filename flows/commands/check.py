@@ -28,10 +28,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """
     config = profile_of(options)
     from tasks.records.beforehand import work_folder_lines
-    from tracewheel.config.profile import WITHOUT_DEFAULT
     from tracewheel.operations.preflight import preflight
 
-    config.require(*WITHOUT_DEFAULT)
+    config.require_run()
     lines = [*preflight(config), *work_folder_lines(config)]
     result = {"profile": options.config, "lines": [asdict(line) for line in lines]}
     if wrong := [line.name for line in lines if line.state == "error"]:

@@ -41,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a run's folder, an adapter's folder, or NAME/VERSION or NAME@champion",
     )
     parser.add_argument("--format", choices=FORMATS, required=True, help="what to write")
+    parser.add_argument("--dtype", choices=("float32",), help="the type of merged weights (default: that of the base)")
     parser.add_argument("--base", metavar="MODEL", help="the base, where what is exported does not name it, or it has moved")
     parser.add_argument(
         "--base-name", metavar="HUB_ID", help="the base's name on the Hub, for the card (default: as the profile names it)"
@@ -201,7 +202,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         _copy_adapter(source.weights, out, options.base_name or hub_name(source.base) or short)
         facts = {"dtype": _adapter_dtype(source.weights)}
     else:
-        facts = write_merged(policy, source.base, out)
+        facts = write_merged(policy, source.base, out, options.dtype)
     files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
     exported = Exported(
         name=name,
@@ -257,9 +258,11 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     refused = result["verdict"] not in (None, "promoted")
     notes = ["the licence of the base is unknown: find it out before you pass this on"] if unknown else []
     notes += [f"the gate's verdict was '{result['verdict']}'"] if refused else []
+    lost = {"rounding": f"{result['rounding'] / result['effect']:.1%} of what training changed"} if result.get("effect") else {}
+    named = {name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}
     return Card(
         f"{result['name']} written to {result['out']} as {result['format']}",
-        rows_of({name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}),
+        rows_of(named | lost),
         look_at="; ".join([*notes, f"the model card is {result['out']}/README.md"]),
         tone="warning" if notes else "good",
         next=[f"tracewheel lineage {options.policy}"],

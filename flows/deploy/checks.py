@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 from flows.deploy.server import choose_port
 from flows.setup import prepare_environment, resolve_config
 from tracewheel.config import RetrainConfig
-from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError, DataError, InfrastructureError
 from tracewheel.core.store import disk_errors
 from tracewheel.policy.adapters import MODEL_FOLDER, no_base
@@ -206,7 +205,7 @@ def check_profile(config: RetrainConfig, *, empty: bool = False) -> None:
         InputError: something is missing.
         InfrastructureError: the work folder cannot be written to.
     """
-    config.require(*WITHOUT_DEFAULT)
+    config.require_run()
     if not empty:
         find_logs(config.ingest)
     _check_base(config.policy.base)

@@ -17,7 +17,6 @@ from tasks.engine.inputs import identify, identify_settings, input_digests, othe
 from tasks.engine.run import Reporter, Run
 from tasks.stages.ingest import ingest_traces
 from tracewheel.config import RetrainConfig
-from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import RunRecord, find_runs
@@ -68,7 +67,7 @@ def begin_run(
         ConfigError: the profile names no logs, no environment or no base model.
         DataError: a trace file, the base model, the recording or a benchmark is missing.
     """
-    config.require(*WITHOUT_DEFAULT)
+    config.require_run()
     reading = begin_reading(config, fresh=fresh)
     run = Run.on(config, reading.run_id, reporter, driver)
     for sentence in reading.says:
@@ -88,7 +87,7 @@ def last_run(config: RetrainConfig) -> Run:
         ConfigError: the profile names no logs, no environment or no base model.
         DataError: the base model, the recording or a benchmark is missing.
     """
-    config.require(*WITHOUT_DEFAULT)
+    config.require_run()
     reading = last_reading(config)
     if reading is None:
         return begin_run(config)

@@ -16,7 +16,6 @@ from tasks.engine.inputs import named_inputs, other_inputs, without_places
 from tasks.engine.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
 from tracewheel.config.placement import check_cards, placed
-from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.progress import Progress
 from tracewheel.core.run_record import DAMAGED_FILE, RunRecord, find_runs
@@ -147,7 +146,7 @@ class Run:
             ConfigError: the profile names no logs, no environment or no base model.
             DataError: a trace file, the base model, the recording or a benchmark is missing.
         """
-        config.require(*WITHOUT_DEFAULT)
+        config.require_run()
         find_logs(config.ingest)
         other_inputs(config)
         return cls.on(config, "")

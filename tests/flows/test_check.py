@@ -249,7 +249,10 @@ MISTAKES = {
         ("calls", "warning", "16 of add, against the tool's schema"),
     ),
     "a slow tool": (
-        lambda b: b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
+        lambda b: (
+            b.edit("self.words.append", "__import__('time').sleep(0.3); self.words.append"),
+            b.set("rollout", tool_threads=1),
+        ),
         ("tools", "warning", "add (0.3", "tool_threads"),
     ),
     "an exception at a call that no log has": (

@@ -124,19 +124,44 @@ def test_a_run_as_merged_weights_loads_without_peft(run, base, expected, tmp_pat
     assert bytes_of(tmp_path / "out") == first
 
 
-def test_a_base_in_bfloat16_is_rounded_once_after_the_sum(adapter, base, tmp_path, capsys):
-    half = Path(shutil.copytree(base, tmp_path / "half"))
-    model = load_base(PolicyConfig(dtype="bfloat16"), base)
-    model.save_pretrained(half)
-    moved = Path(shutil.copytree(adapter, tmp_path / "adapter"))
-    info = json.loads((moved / "adapter.json").read_text()) | {"base_hash": base_hash(str(half))}
-    (moved / "adapter.json").write_text(json.dumps(info))
-    exported(capsys, moved, "--base", half, "--format", "merged", "--out", tmp_path / "out")
+@pytest.fixture
+def on_half(adapter, base, tmp_path):
+    """The base in bfloat16, and the adapter for it, so many times as strong."""
+
+    def made(strength):
+        half = Path(shutil.copytree(base, tmp_path / "half"))
+        load_base(PolicyConfig(dtype="bfloat16"), base).save_pretrained(half)
+        moved = Path(shutil.copytree(adapter, tmp_path / "adapter"))
+        info = json.loads((moved / "adapter.json").read_text()) | {"base_hash": base_hash(str(half))}
+        (moved / "adapter.json").write_text(json.dumps(info))
+        file = moved / "adapter_model.safetensors"
+        save_file({n: t * (strength if "lora_B" in n else 1.0) for n, t in load_file(file).items()}, file)
+        return moved, half
+
+    return made
+
+
+def test_a_base_in_bfloat16_is_rounded_once_after_the_sum(on_half, tmp_path, capsys):
+    moved, half = on_half(8.0)
+    result = exported(capsys, moved, "--base", half, "--format", "merged", "--out", tmp_path / "out")
+    assert 0.0 < result["rounding"] < 0.2 * result["effect"]
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert merged.dtype == torch.bfloat16
     precise = PeftModel.from_pretrained(load_base(PolicyConfig(base=str(half)), str(half)), moved).merge_and_unload()
     weight = "model.layers.1.mlp.up_proj.weight"
     assert torch.equal(merged.get_parameter(weight), precise.get_parameter(weight).to(torch.bfloat16))
+
+
+def test_a_merge_that_rounding_would_undo_is_refused(on_half, tmp_path, capsys):
+    """bfloat16 loses more than half of what this adapter changes; float32 holds it."""
+    moved, half = on_half(1.0)
+    given = ["export", str(moved), "--base", str(half), "--format", "merged", "--out", str(tmp_path / "out")]
+    assert main(given) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "rounding takes 6" in said and "--dtype float32, or with --format adapter" in said
+    assert not (tmp_path / "out").exists()
+    result = exported(capsys, *given[1:], "--dtype", "float32")
+    assert result["dtype"] == "float32" and result["effect"] > 0.0 and result["rounding"] < 0.01 * result["effect"]
 
 
 def test_a_run_as_an_adapter_loads_with_plain_peft(run, base, expected, tmp_path, capsys):

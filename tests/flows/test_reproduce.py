@@ -90,7 +90,7 @@ def git(clone, *arguments):
     subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments], cwd=clone, check=True)
 
 
-FASTER = ("warm_start/fine_tuning.py", "return step / warmup if", "return 5 * step / warmup if")
+FASTER = ("warm_start/fine_tuning.py", "else (steps - step)", "else 2 * (steps - step)")
 WITHOUT_BASELINE = ("advantages/group.py", "statistics.rewards - statistics.mean[index]", "statistics.rewards")
 
 

@@ -127,10 +127,10 @@ class WarmStartConfig(PassesConfig):
 
     Each optimiser step is on `batch_size` examples, 16 by default: LoRA loses with large batches (Schulman et al. 2025). Two
     epochs are in the middle of what is usual for LoRA (1 to 3), and more teach a pretrained model its logs by heart.
-    `learning_rate` is by default 2e-4 for LoRA (Dettmers et al. 2023, QLoRA, for 7 and 13B), 2e-5 (TRL's) for full
-    training; a model of 0.1B takes up to 1e-3. It rises over the first `warmup_steps` steps, then
-    falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode
-    that solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`. With `demonstrations:
+    `learning_rate` is by default 2e-4 for LoRA (Dettmers et al. 2023, QLoRA, for 7 and 13B), 2e-5 (TRL's) for full training;
+    a model of 0.1B takes up to 1e-3. It rises over the first `warmup_steps` steps (null: a tenth of them, at most 10), then
+    falls linearly. `extra_demonstrations` are output folders of `tracewheel teach`. With `hindsight`, a failed episode that
+    solves another task becomes a demonstration of that task, if the environment is a `GoalFinder`. With `demonstrations:
     none` nothing is imitated, and the loop starts from the base: for a model that solves some of the tasks already.
     """
 
@@ -143,7 +143,7 @@ class WarmStartConfig(PassesConfig):
     epochs: Count = 2
     batch_size: Count = 16
     learning_rate: Positive = 2e-4
-    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
     lora: LoraConfig = LoraConfig()
     replay: ReplayConfig = ReplayConfig()
 
@@ -290,6 +290,20 @@ class RetrainConfig(Strict):
             section, name = key.split(".")
             if not getattr(getattr(self, section), name):
                 raise ConfigError(f"{key}: not set; it takes {WITHOUT_DEFAULT[key]}")
+
+    def require_run(self) -> None:
+        """Check that the profile can start a run: no key is missing, and what is sampled can be trained on.
+
+        Raises:
+            ConfigError: a key without default is not set, or a policy gradient would train on a part of the distribution.
+        """
+        self.require(*WITHOUT_DEFAULT)
+        if self.rollout.top_p < 1.0 and isinstance(self.learner, PolicyGradientConfig):
+            raise ConfigError(
+                f"rollout.top_p is {self.rollout.top_p:g}: the stored log-probabilities, and the learner's, are those of all "
+                "tokens, not of the part that is drawn from, so every ratio would be wrong: set it to 1.0 "
+                "(evaluation.top_p may be any)"
+            )
 
     @model_validator(mode="after")
     def _check_limits(self) -> RetrainConfig:

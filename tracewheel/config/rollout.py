@@ -222,7 +222,8 @@ class RolloutConfig(TokenSamplingConfig):
     the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
     on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
     environments, so that a slow tool delays only its own episode. With 0 it is what the environment's class says
-    (`tool_threads`, as those that run boxes or processes do), else one thread steps them, one after the other.
+    (`tool_threads`, 0 where calls take no time), else as many as the engine's slots. With 1, calls are made in order, one after
+    the other.
 
     `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
     together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.

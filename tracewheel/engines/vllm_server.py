@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -144,5 +145,5 @@ def command_line(arguments: dict[str, Any]) -> list[str]:
         elif isinstance(value, list):
             flags += [f"--{flag}", *map(str, value)]
         else:
-            flags.append(f"--{flag}={value}")
+            flags.append(f"--{flag}={json.dumps(value) if isinstance(value, dict) else value}")
     return flags

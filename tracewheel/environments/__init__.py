@@ -157,13 +157,19 @@ def open_environment(kind: str) -> Iterator[Environment]:
         close_environment(environment)
 
 
-def wanted_threads(kind: str) -> int:
-    """How many threads an environment's calls want: `tool_threads` of its class, where calls take time; 0 where they do not.
+def wanted_threads(kind: str, undeclared: int) -> int:
+    """How many threads an environment's calls want: `tool_threads` of its class, 0 where calls take no time.
+
+    Args:
+        kind: Its name, with arguments.
+        undeclared: Of a class that does not say, and of one that talks to a user who may be a model.
 
     Raises:
         ConfigError: there is no such environment.
     """
-    return int(getattr(_class_of(kind), "tool_threads", 0))
+    declared = getattr(_class_of(kind), "tool_threads", None)
+    inner = {parse_kind(text).kind for text in inner_kinds(kind)} - {parse_kind(kind).kind, "scripted", *ENVIRONMENTS}
+    return undeclared if declared is None or (not declared and inner) else int(declared)
 
 
 def most_episodes(kind: str) -> int | None:

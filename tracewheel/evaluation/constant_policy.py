@@ -96,7 +96,7 @@ def asks_or_waits(rubric: RubricConfig, tasks: Sequence[Task]) -> str:
     asked = {term.kind for term in rubric.verifiers} | {parse_kind(task.verifier).kind for task in tasks}
     if models := sorted(asked & set(OF_MODELS)):
         return f"its verifier '{models[0]}' asks a model"
-    waits = wanted_threads(tasks[0].environment)
+    waits = wanted_threads(tasks[0].environment, 0)
     return "its tools run boxes, processes or servers, which takes long" if waits else ""
 
 

@@ -14,12 +14,13 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.policy.adapters import PolicyRef, base_folder, write_full_model
 from tracewheel.policy.chat_template import TEMPLATE_NAME
-from tracewheel.policy.probe import write_probe
+from tracewheel.policy.probe import probe_logprobs, write_probe
 from tracewheel.policy.weights_file import read_header
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+MOST_ROUNDING = 0.2  # of what training changed
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -64,28 +65,52 @@ def stored_dtype(base: Path) -> str:
     return str(named)
 
 
-def write_merged(policy: PolicyRef, base: str, out: Path) -> dict[str, Any]:
+def write_merged(policy: PolicyRef, base: str, out: Path, dtype: str | None = None) -> dict[str, Any]:
     """Write a policy as one model: safetensors, config, tokenizer, chat template, generation config, and a probe.
 
-    What was written is loaded again, without PEFT, to make the probe.
+    What was written is loaded again, without PEFT, to make the probe, and to see what rounding has left of the training: a
+    small adapter changes weights by less than the distance of two numbers of bfloat16.
 
     Args:
         policy: The base with its adapter, or a whole model.
         base: The base that it was trained from.
         out: The folder to write.
+        dtype: Of the weights; None: that of the base.
 
     Returns:
-        `dtype`.
+        `dtype`; `effect`, how far the policy's log-probabilities of the probe's tokens are from the base's, and `rounding`, how
+        far what was written is from the policy's: both the mean of absolute differences in nats.
+
+    Raises:
+        DataError: rounding is more than `MOST_ROUNDING` of the effect.
     """
     from tracewheel.policy.loading import load_base
 
-    model, weights, dtype = merged_weights(policy)
-    write_full_model(model, out, base, policy.version, weights, dtype)
+    model, weights, stored = merged_weights(policy)
+    if dtype not in (None, stored):
+        weights, stored = model.state_dict(), str(dtype)
+    trained = probe_logprobs(model)[1]
+    write_full_model(model, out, base, policy.version, weights, stored)
     if template := own_template(policy):
         shutil.copyfile(template, out / TEMPLATE_NAME)
     del model, weights
-    write_probe(load_base(PolicyConfig(base=base, dtype="float32", device="cpu"), str(out)), out)
-    return {"dtype": dtype}
+    config = PolicyConfig(base=base, dtype="float32", device="cpu")
+    written = load_base(config, str(out))
+    write_probe(written, out)
+    rounding = _distance(probe_logprobs(written)[1], trained)
+    del written
+    effect = _distance(probe_logprobs(load_base(config, base))[1], trained)
+    if rounding > MOST_ROUNDING * effect > 0.0:
+        raise DataError(
+            f"{policy.adapter or policy.base}: in {stored} the merged weights are {rounding:.2g} nats a token from the policy, "
+            f"which is {effect:.2g} from its base: rounding takes {rounding / effect:.0%} of what it learnt. Export it with "
+            "--dtype float32, or with --format adapter"
+        )
+    return {"dtype": stored, "effect": round(effect, 6), "rounding": round(rounding, 6)}
+
+
+def _distance(one: list[float], other: list[float]) -> float:
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)
 
 
 def own_template(policy: PolicyRef) -> Path | None:

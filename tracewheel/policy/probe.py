@@ -45,6 +45,13 @@ def write_probe(model: Any, folder: Path) -> None:
         model: A causal language model of transformers, with its adapter active if it has one.
         folder: The folder of the adapter or the whole model.
     """
+    ids, logprobs = probe_logprobs(model)
+    probe = {"token_ids": ids, "logprobs": [round(value, DIGITS) for value in logprobs]}
+    (folder / PROBE).write_text(json.dumps(probe) + "\n")
+
+
+def probe_logprobs(model: Any) -> tuple[list[int], list[float]]:
+    """The probe's ids [T] for a model's vocabulary, and its log-probabilities [T - 1] of all but the first."""
     import torch
 
     rng = random.Random("probe")
@@ -58,8 +65,7 @@ def write_probe(model: Any, folder: Path) -> None:
     finally:
         model.train(training)
     scored = torch.log_softmax(logits.float(), dim=-1).cpu().gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
-    probe = {"token_ids": ids, "logprobs": [round(value, DIGITS) for value in scored.tolist()]}
-    (folder / PROBE).write_text(json.dumps(probe) + "\n")
+    return ids, scored.tolist()
 
 
 def check_probe(folder: str | Path, score: Score, dtype: str, base_score: Score | None = None) -> float | None:

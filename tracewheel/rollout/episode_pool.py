@@ -1,14 +1,16 @@
 """Many episodes on one engine: turns are generated together, tools run between them.
 
-Environments are called in watched threads, so that one that hangs ends its own episode only. With several threads the engine
-generates for the other episodes meanwhile, and a slow tool delays none of them. With one, all calls that follow a step of the
-engine go to it in one batch, in order, and the pool waits for them for `BATCH_WAIT_SECONDS`.
+Environments are called in watched threads, so that one that hangs ends its own episode only. With one thread, all calls that
+follow a step of the engine go to it in one batch, in order, and the pool waits for them for `BATCH_WAIT_SECONDS`. With several
+it is the same while calls are quick, so that passes have the same sessions, and the same rounding, each time. When they turn
+out to be slow, the engine generates for the other episodes meanwhile, and a slow tool delays none of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from tracewheel.engines.base import Engine
 
 TOOL_WAIT_SECONDS = 0.2  # how long a step waits for tools when there is nothing else to do
+QUICK_SECONDS, WAITS = 0.4, 16  # calls for which the engine waits longer than this in so many steps are slow
+IDLE_SECONDS = 2.0  # as `QUICK_SECONDS`, in one step before which the engine has nothing to do
 BATCH_WAIT_SECONDS = 5.0  # how long generation waits for the batch of a single thread; less than what makes a worker seem dead
 
 
@@ -78,7 +82,7 @@ class EpisodePool:
         renderer: Of the policy's chat format.
         config: Caps and exploration.
         tools: Where environments are called; None: in the caller's thread, without time limits.
-        in_order: Wait for each batch of calls before the engine goes on: for a single thread.
+        alone: There is a single thread: calls are made one after the other, in order, however long they take.
     """
 
     def __init__(
@@ -88,13 +92,16 @@ class EpisodePool:
         config: RolloutConfig,
         tools: WatchedThreads | None = None,
         *,
-        in_order: bool = False,
+        alone: bool = False,
     ) -> None:
         self._engine = engine
         self._renderer = renderer
         self._config = config
         self._tools = tools
-        self._in_order = in_order
+        self._alone = alone
+        self._in_order = True
+        self._waits: deque[float] = deque(maxlen=WAITS)  # how long the engine waited for calls in its last steps
+        self._sequence = itertools.count()  # of calls
         self._read = turn_reader(renderer)
         self._running: dict[int, _Running] = {}
         self._to_tools: list[Job] = []
@@ -179,7 +186,7 @@ class EpisodePool:
                 self._engine.submit(running.transcript.request(number))
                 return
             if self._tools is not None:
-                work.label = number
+                work.label = (next(self._sequence), number)
                 self._to_tools.append(work)
                 return
             result = work.work()
@@ -188,20 +195,33 @@ class EpisodePool:
         """Hand calls to the threads, and continue the episodes whose calls are done."""
         if self._tools is None:
             return
-        deadline = time.monotonic() + BATCH_WAIT_SECONDS
+        begun, idle = time.monotonic(), self._engine.idle
+        deadline = begun + self._patience(idle)
         while self._to_tools or self._in_tools:
             jobs, self._to_tools = self._to_tools, []
-            for batch in ([jobs] if jobs else []) if self._in_order else [[job] for job in jobs]:
+            for batch in ([jobs] if jobs else []) if self._alone else [[job] for job in jobs]:
                 self._tools.submit(batch)
             self._in_tools += len(jobs)
-            idle = self._engine.idle and not self._ended
-            patience = deadline - time.monotonic() if self._in_order else TOOL_WAIT_SECONDS if idle else 0.0
-            done = self._tools.done(patience, first=not self._in_order)
+            if self._in_order:
+                done = self._tools.done(deadline - time.monotonic())
+            else:
+                nothing_else = self._engine.idle and not self._ended
+                done = self._tools.done(TOOL_WAIT_SECONDS if nothing_else else 0.0, first=True)
             self._in_tools -= len(done)
-            for job in done:
-                self._advance(job.label, job.result, job.error)
+            for job in sorted(done, key=lambda job: job.label):
+                self._advance(job.label[1], job.result, job.error)
             if not self._to_tools and (not self._in_order or time.monotonic() >= deadline):
-                return
+                break
+        if self._in_order and not self._alone:
+            if not idle:
+                self._waits.append(time.monotonic() - begun)
+            self._in_order = not self._in_tools and sum(self._waits) < QUICK_SECONDS
+
+    def _patience(self, idle: bool) -> float:
+        """How long the engine may wait for calls in their order; an idle one loses less."""
+        if self._alone:
+            return BATCH_WAIT_SECONDS
+        return IDLE_SECONDS if idle else QUICK_SECONDS - sum(self._waits)
 
     def _end(self, number: int, ending: Ending) -> None:
         running = self._running.pop(number)

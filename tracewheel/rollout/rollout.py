@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +159,6 @@ def run_episodes(
         InfrastructureError: the engine failed under the programs of `harness`.
         TimeLimitError: too many environments hang.
     """
-    config = with_threads(config, plan.tasks)
     wanted = [
         EpisodeSpec(task, sample, episode_seed(plan.seed, task, sample), config.temperature)
         for task in plan.tasks
@@ -170,6 +169,7 @@ def run_episodes(
         wanted += [
             EpisodeSpec(task, number, episode_seed(plan.seed, task, number), temperature, greedy=True) for task in plan.tasks
         ]
+    config = with_threads(config, {task.environment for task in plan.tasks}, len(wanted))
     found: dict[int, Trajectory] = {}
     told = 0
     with episode_pool(engine, renderer, config) as pool:
@@ -201,7 +201,7 @@ def episode_pool(engine: Engine, renderer: ChatRenderer, config: RolloutConfig) 
             yield programs
         return
     with tool_threads(config) as tools:
-        pool = EpisodePool(engine, renderer, config, tools, in_order=not config.tool_threads)
+        pool = EpisodePool(engine, renderer, config, tools, alone=config.tool_threads <= 1)
         try:
             yield pool
         finally:
@@ -213,11 +213,18 @@ def episode_seed(seed: int, task: Task, sample: int) -> int:
     return int(content_hash([seed, task.id, sample], 15), 16)
 
 
-def with_threads(config: RolloutConfig, tasks: Sequence[Task]) -> RolloutConfig:
-    """The settings with as many threads as the tasks' environments want, where the profile names none."""
+def with_threads(config: RolloutConfig, environments: Iterable[str], episodes: int) -> RolloutConfig:
+    """The settings with as many threads as environments want, where the profile names none: all that generate may wait.
+
+    Args:
+        config: Of the rollout.
+        environments: Their kinds.
+        episodes: How many are open at once.
+    """
     if config.tool_threads:
         return config
-    threads = max(map(wanted_threads, {task.environment for task in tasks}), default=0)
+    most = min(config.engine.slots, episodes)
+    threads = max((wanted_threads(kind, most) for kind in environments), default=0)
     return config.model_copy(update={"tool_threads": threads})
 
 

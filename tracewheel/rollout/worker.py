@@ -16,7 +16,7 @@ from tracewheel.engines.making import make_engine
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import Pool
 from tracewheel.rollout.orders import Order, RolloutSource
-from tracewheel.rollout.rollout import episode_pool, episode_seed
+from tracewheel.rollout.rollout import episode_pool, episode_seed, with_threads
 from tracewheel.scoring.world_code import world_code
 
 POLL_SECONDS = 0.05
@@ -45,7 +45,8 @@ def work(source: RolloutSource, config: WorkerSections, worker: str) -> None:
     """
     most = most_episodes(config)
     engine, renderer = make_engine(config, source.policy(), greedy=False, slots=most)
-    with episode_pool(engine, renderer, config.rollout) as pool:
+    rollout = with_threads(config.rollout, [config.environment.spec], most)
+    with episode_pool(engine, renderer, rollout) as pool:
         groups = Groups(pool, config)
         beat = poll = 0.0
         while True:

@@ -35,7 +35,6 @@ class NemoGymEnvironment:
     kind = "nemo_gym"
     verifiers = ("verdict",)
     reaches = True
-    tool_threads = 8  # servers answer when they answer
 
     def __init__(self, args: Args) -> None:
         self._args = args

@@ -17,6 +17,7 @@ from tracewheel.engines.base import Request, Sampling
 from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_client import VllmClient
 from tracewheel.engines.vllm_remote import VllmServerEngine, VllmServers
+from tracewheel.engines.vllm_server import command_line
 from tracewheel.engines.vllm_settings import VllmSettings
 from tracewheel.policy.adapters import PolicyRef
 
@@ -189,3 +190,11 @@ def test_sleep_is_asked_of_vllm_only_where_the_profile_says_so(base):
     )
     assert asleep.arguments(base) == awake.arguments(base) | {"enable_sleep_mode": True}
     assert dataclasses.replace(asleep, sleeps=False) == awake
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_head_is_in_float32_as_the_learners(base, dtype):
+    profile = {"name": "test", "policy": {"base": base, "dtype": dtype}, "rollout": {"engine": {"kind": "vllm"}}}
+    arguments = VllmSettings.of(EngineSections.of(RetrainConfig.model_validate(profile))).arguments(base)
+    flags = [flag for flag in command_line(arguments) if "override" in flag]
+    assert flags == (['--hf-overrides={"head_dtype": "float32"}'] if dtype == "bfloat16" else [])

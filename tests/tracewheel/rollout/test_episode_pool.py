@@ -8,9 +8,11 @@ import pytest
 
 from tracewheel.config import RolloutConfig
 from tracewheel.core.kind_table import give
+from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Turn, token_versions
 from tracewheel.environments import wanted_threads
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.rollout import episode_pool
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.episode_pool import EpisodePool
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes, tool_threads
@@ -81,6 +83,21 @@ def test_threads_change_no_trajectory(play, tasks, count):
     assert play(tasks, threaded(count=count), samples=3) == (play(tasks, ROOMY, samples=3)[0], pytest.approx(0, abs=60))
 
 
+def test_quick_tools_are_waited_for_in_their_order(play, tasks, monkeypatch):
+    """Then each pass of the engine has the same sessions, so that its rounding is the same: as in one thread."""
+    monkeypatch.setattr(episode_pool, "QUICK_SECONDS", 30.0)  # on a busy machine nothing is quick
+    monkeypatch.setattr(episode_pool, "IDLE_SECONDS", 30.0)
+    turns = []
+
+    def recorded(engine):
+        turns[-1].append({session: len(ids) for session, ids in engine.ids.items()})
+
+    for config in (ROOMY, threaded(count=16), threaded(count=16)):
+        turns.append([])
+        play(tasks, config, samples=3, on_turn=recorded)
+    assert turns[0] == turns[1] == turns[2]
+
+
 def test_slow_tools_run_in_parallel(play, tasks):
     """64 episodes take as long as the longest of them, not as long as their sum."""
     found, seconds = play(tasks[:8], threaded(), Slow, samples=8)
@@ -90,16 +107,20 @@ def test_slow_tools_run_in_parallel(play, tasks):
     assert seconds >= PAUSE * max(calls)
 
 
-class SlowByNature(Slow):
-    tool_threads = 64
+class Undeclared(Slow):
+    """Says nothing of how long its calls take."""
+
+    tool_threads = None
 
 
 def test_an_environment_says_how_many_threads_its_calls_want(play, tasks):
     """With the profile's default; one thread would take the sum of all calls."""
-    found, seconds = play(tasks[:8], ROOMY, SlowByNature, samples=8)
+    found, seconds = play(tasks[:8], ROOMY, Undeclared, samples=8)
     calls = [len(trajectory.turns) for trajectory in found]
     assert PAUSE * max(calls) <= seconds < PAUSE * sum(calls) / 4
-    assert [wanted_threads(kind) for kind in ("mcp", "workspace")] == [8, 0]
+    assert [wanted_threads(kind, 64) for kind in ("mcp", "workspace", "recorded:x")] == [64, 0, 0]
+    talking = [kind_text("refund_desk", {"user": {"kind": kind}}) for kind in ("scripted", "endpoint")]
+    assert [wanted_threads(kind, 64) for kind in talking] == [0, 64], "a user who is a model takes time"
 
 
 def test_a_failing_tool_ends_only_its_own_episode(play, tasks):

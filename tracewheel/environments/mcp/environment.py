@@ -35,7 +35,6 @@ class McpEnvironment:
 
     kind = "mcp"
     reaches = True
-    tool_threads = 8  # servers answer when they answer
     Args = McpArgs
 
     def __init__(self, args: McpArgs) -> None:

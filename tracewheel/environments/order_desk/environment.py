@@ -153,6 +153,7 @@ class OrderDeskEnvironment:
     """
 
     kind = "order_desk"
+    tool_threads = 0  # calls take no time
     verifiers = ("order_desk",)
     system_prompt = SYSTEM_PROMPT
     Args = OrderDeskArgs

@@ -214,6 +214,7 @@ class RefundDeskEnvironment:
     """
 
     kind = "refund_desk"
+    tool_threads = 0  # calls take no time
     verifiers = ("refund_desk",)
     system_prompt = POLICY
     Args = RefundDeskArgs

@@ -185,6 +185,7 @@ class WorkspaceEnvironment:
     """
 
     kind = "workspace"
+    tool_threads = 0  # calls take no time
     verifiers = ("workspace",)
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES

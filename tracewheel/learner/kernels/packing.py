@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tracewheel.core.forks import ancestry, positions, rows, segments
 
@@ -43,6 +43,29 @@ class Segment:
         return self.length + sum(stop - start for start, stop in self.seen)
 
 
+class AttentionPlan:
+    """What attention needs of a packed row, worked out once a pass: every layer reads it.
+
+    Attributes:
+        segments: Of the row.
+        ends, seen_ends: [S + 1], int32: where each segment's queries end, and its keys in `order`, with a 0 before them.
+        longest, longest_seen: The most queries and keys of a segment.
+        order: [K], the positions in N of the keys of each segment, one segment after the other; None: as they lie.
+    """
+
+    def __init__(self, segments: tuple[Segment, ...], device: torch.device) -> None:
+        self.segments = segments
+        lengths, seen = [part.length for part in segments], [part.seen_length for part in segments]
+        self.longest, self.longest_seen = max(lengths), max(seen)
+        self.ends, self.seen_ends = (
+            torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device) for sizes in (lengths, seen)
+        )
+        self.order: Tensor | None = None
+        if any(part.seen for part in segments):
+            ranges = [place for part in segments for place in (*part.seen, (part.start, part.stop))]
+            self.order = torch.cat([torch.arange(*place) for place in ranges]).to(device)
+
+
 @dataclass(frozen=True)
 class Packed:
     """`token_ids` and `position_ids` [1, N]; `index` [B, T] is the position in N of each token (0 for padding)."""
@@ -50,7 +73,12 @@ class Packed:
     token_ids: Tensor
     position_ids: Tensor
     index: Tensor
-    segments: tuple[Segment, ...]
+    plan: AttentionPlan
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Of the row."""
+        return self.plan.segments
 
 
 def pack(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None = None, *, share_prefixes: bool) -> Packed:
@@ -78,7 +106,17 @@ def pack(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None = None
     if not tokens:  # a body needs one token to run on
         tokens, places, parts = [0], [0], [Segment(0, 1)]
     device = token_ids.device
-    return Packed(torch.tensor([tokens], device=device), torch.tensor([places], device=device), index.to(device), tuple(parts))
+    plan = AttentionPlan(tuple(parts), device)
+    return Packed(torch.tensor([tokens], device=device), torch.tensor([places], device=device), index.to(device), plan)
+
+
+def rows_at(hidden: Tensor, places: Tensor) -> Tensor:
+    """Rows of `hidden` [N, H] at places [...], as `hidden[places]`, with a gradient that has the same bits each time.
+
+    Rows of a shared prefix are taken many times. Several threads add up the gradient of an index in an order of chance and
+    that of an embedding in the order of the places.
+    """
+    return nn.functional.embedding(places, hidden)
 
 
 def pad_rows(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,7 +210,7 @@ def packed_hidden(
         input_ids=packed.token_ids,
         position_ids=packed.position_ids,
         attention_mask=unread,
-        segments=packed.segments,
+        plan=packed.plan,
         use_cache=False,
     )
     return output.last_hidden_state[0], packed.index

@@ -1,6 +1,6 @@
 """Attention within the segments of a packed row, for transformers models.
 
-Registered as the attention "tracewheel". If the model's body gets `segments`, each segment attends to itself and to
+Registered as the attention "tracewheel". If the model's body gets a `plan`, each segment attends to itself and to
 its `seen` segments; otherwise it is transformers' "sdpa". The mask is block-diagonal (a tree with shared beginnings),
 but no [N, N] mask is built: on the CPU each segment is one call, on a GPU in half precision all are one call of
 FlashAttention with variable lengths (Dao 2023, arXiv:2307.08691), whose causal mask is aligned to the ends of query
@@ -9,8 +9,6 @@ and key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from tracewheel.core.errors import InputError
-from tracewheel.learner.kernels.packing import Segment
+from tracewheel.learner.kernels.packing import AttentionPlan, Segment, rows_at
 
 NAME = "tracewheel"
 
@@ -34,7 +32,7 @@ def segment_attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    segments: Sequence[Segment] | None = None,
+    plan: AttentionPlan | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, None]:
     """`query` [1, heads, N, D], `key` and `value` [1, key heads, N, D]; returns [1, N, heads, D].
@@ -42,10 +40,10 @@ def segment_attention(
     Raises:
         InputError: the layer's attention window is shorter than the longest trajectory, or it has sinks.
     """
-    if segments is None:
+    if plan is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **arguments)
     window = arguments.get("sliding_window")
-    if window is not None and max(segment.seen_length for segment in segments) > window:
+    if window is not None and plan.longest_seen > window:
         raise InputError(
             f"a trajectory is longer than the model's attention window of {window} tokens, which packing ignores: "
             "set learner.layout to 'padded'"
@@ -53,8 +51,8 @@ def segment_attention(
     if arguments.get("s_aux") is not None:
         raise InputError("the model's attention has sinks, which packing ignores: set learner.layout to 'padded'")
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
-        return _variable_length(query, key, value, scaling, segments), None
-    pieces = [_attend(query, key, value, dropout, scaling, segment) for segment in segments]
+        return _variable_length(query, key, value, scaling, plan), None
+    pieces = [_attend(query, key, value, dropout, scaling, segment) for segment in plan.segments]
     return torch.cat(pieces, dim=2).transpose(1, 2).contiguous(), None
 
 
@@ -80,28 +78,22 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: 
     )
 
 
-def _variable_length(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, segments: Sequence[Segment]) -> Tensor:
+def _variable_length(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, plan: AttentionPlan) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value = (heads[0].transpose(0, 1).contiguous() for heads in (query, key, value))
-    if any(segment.seen for segment in segments):
-        places = [range(*place) for segment in segments for place in (*segment.seen, (segment.start, segment.stop))]
-        order = torch.tensor([position for place in places for position in place], device=key.device)
-        key, value = key[order], value[order]
-    lengths = [segment.length for segment in segments]
-    seen = [segment.seen_length for segment in segments]
-
-    def ends(sizes: list[int]) -> Tensor:
-        return torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=query.device)
+    def keys(heads: Tensor) -> Tensor:
+        """[K, key heads, D]."""
+        tokens = heads[0].transpose(0, 1)
+        return tokens.contiguous() if plan.order is None else rows_at(tokens.flatten(1), plan.order).view(-1, *tokens.shape[1:])
 
     attended = varlen_attn(
-        query,
-        key,
-        value,
-        ends(lengths),
-        ends(seen),
-        max(lengths),
-        max(seen),
+        query[0].transpose(0, 1).contiguous(),
+        keys(key),
+        keys(value),
+        plan.ends,
+        plan.seen_ends,
+        plan.longest,
+        plan.longest_seen,
         scale=scaling,
         window_size=(-1, 0),
         enable_gqa=key.shape[1] != query.shape[1],

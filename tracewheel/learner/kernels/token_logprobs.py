@@ -25,7 +25,7 @@ from tracewheel.learner.kernels.language_model import (
     output_embedding,
     projection,
 )
-from tracewheel.learner.kernels.packing import Layout, packed_hidden, pad_rows
+from tracewheel.learner.kernels.packing import Layout, packed_hidden, pad_rows, rows_at
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -82,15 +82,6 @@ def hidden_states(model: PreTrainedModel | PeftModel, batch: Batch, layout: Layo
     """The body's last hidden states [B, T, H]; `[b, t]` is the state after `token_ids[b, t]`, 0 at padding."""
     hidden, index = _body(language_model(model), batch, layout)
     return rows_at(hidden, index).masked_fill(~batch.attention_mask.bool().unsqueeze(-1), 0.0)
-
-
-def rows_at(hidden: Tensor, places: Tensor) -> Tensor:
-    """Rows of `hidden` [N, H] at places [...], as `hidden[places]`, with a gradient that has the same bits each time.
-
-    Rows of a shared prefix are taken many times. Several threads add up the gradient of an index in an order of chance and
-    that of an embedding in the order of the places.
-    """
-    return nn.functional.embedding(places, hidden)
 
 
 def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:

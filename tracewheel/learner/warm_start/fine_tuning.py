@@ -31,6 +31,8 @@ from tracewheel.policy.probe import write_probe
 if TYPE_CHECKING:
     from tracewheel.learner.backends.backend import Backend
 
+MOST_WARMUP = 10
+
 
 def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> dict[str, float]:
     """Train a fresh adapter, or the whole base, on the masked tokens of examples; write `adapter/` or `model/`.
@@ -50,10 +52,12 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
     rows = pd.DataFrame(examples)
     batches = list(_steps(len(rows), settings, config.seed))
     losses, tokens = [], 0
+    # With a few examples, ten steps may be all of the training.
+    warmup = min(MOST_WARMUP, len(batches) // 10) if settings.warmup_steps is None else settings.warmup_steps
     report(0, len(batches), "steps")
     with _lower_precision(config):
         for number, chosen in enumerate(batches):
-            rate = settings.learning_rate * linear_schedule(number, settings.warmup_steps, len(batches))
+            rate = settings.learning_rate * linear_schedule(number, warmup, len(batches))
             losses.append(_step(settings, backend, rows.iloc[chosen], rate, policy.device))
             tokens += sum(map(sum, rows["assistant_masks"].iloc[chosen]))
             report(number + 1, len(batches), "steps", tokens)

@@ -14,9 +14,10 @@ from tracewheel.core.own_code import OwnCodeError, place, reason
 from tracewheel.core.types import Trace
 from tracewheel.curation.agreement import GOOD_AGREEMENT
 from tracewheel.curation.replay import Replay, replay_trace
-from tracewheel.environments import Observation, Refusal, open_environment, wanted_threads
+from tracewheel.environments import Observation, Refusal, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.operations.preflight.line import FEW, Line, Looked, State, counted
+from tracewheel.rollout.rollout import with_threads
 
 SECONDS = 2.5  # for all replays
 SLOW_CALL = 0.1  # seconds
@@ -56,7 +57,8 @@ def check_replays(looked: Looked) -> Iterator[Line]:
     yield _agreement(replays, dropped, first, "error" if raises else looked.worst)
     yield from _outcomes(replays, looked.worst)
     yield from calls.refused()
-    yield from _slow_tools(calls.took, looked.config.rollout.tool_threads or wanted_threads(kind))
+    config = looked.config
+    yield from _slow_tools(calls.took, with_threads(config.rollout, [kind], config.episodes_per_iteration).tool_threads)
 
 
 @dataclass
@@ -114,7 +116,7 @@ class _Calls:
 
 def _slow_tools(took: dict[str, list[float]], threads: int) -> Iterator[Line]:
     means = {tool: sum(seconds) / len(seconds) for tool, seconds in took.items()}
-    slow = {tool: mean for tool, mean in means.items() if mean > SLOW_CALL}
+    slow = {tool: mean for tool, mean in means.items() if mean > SLOW_CALL * max(threads, 1)}
     if slow:
         said = ", ".join(f"{tool} ({mean:.2f} s)" for tool, mean in sorted(slow.items()))
         yield Line(
@@ -122,9 +124,9 @@ def _slow_tools(took: dict[str, list[float]], threads: int) -> Iterator[Line]:
             "warning",
             f"a call takes long: {said}; an iteration of 64 episodes with 5 such calls spends "
             f"{64 * 5 * max(slow.values()) / 60 / max(threads, 1):.1f} minutes on them",
-            f"{threads} threads are set; make them faster"
-            if threads
-            else "set rollout.tool_threads, so that calls of several episodes run at once, or make them faster",
+            f"{threads} threads make them; make them faster"
+            if threads > 1
+            else "set rollout.tool_threads, or no tool_threads on the class, so that calls of several episodes run at once",
         )
 
 

@@ -12,11 +12,12 @@ from tracewheel.curation.fitting import TOO_LARGE, component_words, describe_com
 from tracewheel.curation.leaks import linking_clusters
 from tracewheel.curation.probes import probe_task
 from tracewheel.curation.splits import components
-from tracewheel.environments import open_environment, wanted_threads
+from tracewheel.environments import open_environment
 from tracewheel.environments.recorded.calls import parsed_arguments
 from tracewheel.evaluation.idle_reward import ADVICE as IDLE_ADVICE
 from tracewheel.evaluation.idle_reward import idle_reward, tried_calls
 from tracewheel.operations.preflight.line import FEW, Line, Looked, counted
+from tracewheel.rollout.rollout import with_threads
 
 TASKS = 3  # how many are played
 IDLE_SECONDS = 1.0  # for episodes without work
@@ -59,8 +60,8 @@ def check_made_up_calls(looked: Looked) -> Iterator[Line]:
 def check_threads(looked: Looked) -> Iterator[Line]:
     """Whether an environment that is called in several threads can be: an episode's calls come from any of them."""
     kind = looked.config.environment.spec
-    threads = looked.config.rollout.tool_threads or wanted_threads(kind)
-    if not threads or not looked.replays:
+    threads = with_threads(looked.config.rollout, [kind], looked.config.episodes_per_iteration).tool_threads
+    if threads <= 1 or not looked.replays:
         return
     with open_environment(kind) as environment, ThreadPoolExecutor(1) as other:
         for trace, replay in looked.replays[:TASKS]:
@@ -77,7 +78,8 @@ def check_threads(looked: Looked) -> Iterator[Line]:
                     "threads",
                     "error",
                     f"{threads} threads call it, and in another one than that of `reset` {named(error)}",
-                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set no tool_threads",
+                    "make what is tied to a thread usable in others (sqlite3: check_same_thread=False), or set "
+                    "rollout.tool_threads to 1",
                 )
                 return
     yield Line("threads", "ok", f"{threads}; an episode's calls may come from any of them")

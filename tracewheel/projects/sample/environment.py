@@ -18,6 +18,7 @@ class FileDesk:
     """Files that the agent moves between folders. State: `{"files": {path: text}}`, with paths as `/inbox/tax1.pdf`."""
 
     kind = "tracewheel.projects.sample.environment:FileDesk"  # as in the profile
+    tool_threads = 0  # calls take no time: no episode waits for another's
     system_prompt = "You are a file-management agent."
 
     def tools(self) -> list[dict[str, Any]]:

@@ -91,7 +91,9 @@ def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
     task = next(iter(tasks))
     limits = {"seconds": min(SECONDS, rollout.harness.seconds), "max_requests": REQUESTS}
     caps = {"max_tokens": ROOM, "max_turns": REQUESTS, "harness": rollout.harness.model_copy(update=limits)}
-    with HarnessPool(_SaysOneThing(renderer), renderer, with_threads(rollout.model_copy(update=caps), [task])) as pool:
+    with HarnessPool(
+        _SaysOneThing(renderer), renderer, with_threads(rollout.model_copy(update=caps), [task.environment], 1)
+    ) as pool:
         pool.begin(0, EpisodeSpec(task, 0, 0, rollout.temperature))
         live = pool.live(0)
         ended: list[tuple[int, Trajectory]] = []

@@ -59,6 +59,7 @@ class AssistantEnvironment:
     """
 
     kind = "assistant"
+    tool_threads = 0  # calls take no time
     verifiers = ("assistant",)
     system_prompt = SYSTEM_PROMPT
     families, tiers = FAMILIES, TIERS

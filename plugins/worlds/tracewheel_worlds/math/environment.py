@@ -36,6 +36,7 @@ class MathEnvironment:
     """
 
     kind = "math"
+    tool_threads = 0  # calls take no time
     verifiers = ("math",)
     system_prompt = SYSTEM_PROMPT
     families = FAMILIES

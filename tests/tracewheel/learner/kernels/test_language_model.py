@@ -69,7 +69,7 @@ class Deaf(LlamaForCausalLM):
 
     @staticmethod
     def _without_segments(module, inputs, named):
-        if named.pop("segments", None) is not None:
+        if named.pop("plan", None) is not None:
             named["attention_mask"] = None
         return inputs, named
 

@@ -25,7 +25,8 @@ from tracewheel.learner.batch import Batch, micro_batches
 from tracewheel.learner.kernels import fused_logprobs, token_logprobs
 from tracewheel.learner.kernels.fused_logprobs import target_logprobs
 from tracewheel.learner.kernels.language_model import checkpoint_activations
-from tracewheel.learner.kernels.token_logprobs import action_logprobs, hidden_states, rows_at
+from tracewheel.learner.kernels.packing import rows_at
+from tracewheel.learner.kernels.token_logprobs import action_logprobs, hidden_states
 
 VOCABULARY = 61
 SIZES = {

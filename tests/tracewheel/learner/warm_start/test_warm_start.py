@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 
 from tracewheel.config import DeepSpeedConfig, WarmStartSections
 from tracewheel.core.errors import DataError
+from tracewheel.learner.warm_start import fine_tuning
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
+from tracewheel.learner.warm_start.fine_tuning import linear_schedule
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef, check_adapter, peft_config, policy_of, write_adapter
 from tracewheel.policy.loading import load_base, load_for_generation
@@ -60,8 +62,8 @@ def share_of_replay(config, share):
 
 
 def test_the_loss_is_that_of_the_masked_tokens(run, curated, renderer, config):
-    """Of demonstrations and replay text, against plain forward passes of the base: at rate 0 the policy does not move."""
-    _, metrics = run(replay=share_of_replay(config, 0.5), batch_size=1000, epochs=1, warmup_steps=5)
+    """Of demonstrations and replay text, against plain forward passes of the base: the first step's loss is the base's."""
+    _, metrics = run(replay=share_of_replay(config, 0.5), batch_size=1000, epochs=1)
     examples = demonstration_examples(verified(curated), renderer, ["multi_turn"])
     replay = pd.read_parquet(config.warm_start.replay.path)
     rng = random.Random(f"replay-{config.seed}")
@@ -75,7 +77,7 @@ def test_the_loss_is_that_of_the_masked_tokens(run, curated, renderer, config):
 
 def test_the_adapter_is_trls(run, curated, renderer, config, base, tmp_path):
     """TRL's trainer on the same examples, from the same first weights, one step of all examples an epoch."""
-    out, metrics = run(batch_size=1000, epochs=4, warmup_steps=1)
+    out, metrics = run(batch_size=1000, epochs=10, warmup_steps=1)
     rows = [
         {
             "input_ids": example["input_ids"],
@@ -89,14 +91,14 @@ def test_the_adapter_is_trls(run, curated, renderer, config, base, tmp_path):
         processing_class=renderer.tokenizer,
         train_dataset=Dataset.from_list(rows),
         args=trl.SFTConfig(
-            output_dir=str(tmp_path / "trl"), num_train_epochs=4, per_device_train_batch_size=len(rows), warmup_steps=1,
+            output_dir=str(tmp_path / "trl"), num_train_epochs=10, per_device_train_batch_size=len(rows), warmup_steps=1,
             learning_rate=config.warm_start.learning_rate, lr_scheduler_type="linear", max_length=None, use_cpu=True,
             bf16=False, gradient_checkpointing=False, save_strategy="no", report_to=[], disable_tqdm=True,
         ),
     )  # fmt: skip
     result = trainer.train()
     write_adapter(trainer.model, tmp_path / "theirs", "default", base, version=0)
-    assert metrics["steps"] == result.global_step == 4
+    assert metrics["steps"] == result.global_step == 10
     ours, theirs = (load_file(folder / "adapter_model.safetensors") for folder in (out / "adapter", tmp_path / "theirs"))
     assert ours.keys() == theirs.keys()
     moved = max(tensor.abs().max().item() for name, tensor in ours.items() if "lora_B" in name)
@@ -192,15 +194,22 @@ def test_full_weights_can_be_trained(run, base, config, files_of):
     assert (out / "model" / "config.json").read_text() == Path(base, "config.json").read_text()
 
 
-def test_a_long_learning_rate_warm_up_learns_less(run, base, config):
-    """With far more steps of warm-up than of training the rate only begins to rise."""
+def test_a_short_warm_start_leaves_its_warm_up(run, monkeypatch):
+    """30 examples at the defaults are 4 steps: with ten of warm-up the rate was 0.15 of the nominal one on average."""
+    shares = []
 
-    def moved(**changes):
-        out, _ = run(epochs=3, **changes)
-        weights = load_file(out / "adapter" / "adapter_model.safetensors")
-        return sum(tensor.abs().sum().item() for name, tensor in weights.items() if "lora_B" in name)
+    def recorded(*given):
+        shares.append(linear_schedule(*given))
+        return shares[-1]
 
-    assert 0.0 < moved(warmup_steps=100) < 0.2 * moved(warmup_steps=0)
+    monkeypatch.setattr(fine_tuning, "linear_schedule", recorded)
+    for warmup_steps, expected in ((None, [1.0, 0.75, 0.5, 0.25]), (10, [0.0, 0.1, 0.2, 0.3])):
+        shares.clear()
+        run(batch_size=1000, epochs=4, warmup_steps=warmup_steps)
+        assert shares == pytest.approx(expected)
+    shares.clear()
+    run(batch_size=1000, epochs=30)
+    assert shares[:4] == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0]) and shares[-1] == pytest.approx(1 / 27)
 
 
 def test_classes_and_replay_text_add_examples(run, config, tasks):

@@ -1,0 +1,133 @@
+"""How busy an engine is while tools take their time: 64 episodes of 5 calls on a fake engine whose steps take 10 ms.
+
+    python benchmarks/engine_busy.py [--seconds 0.2 2] [--threads 1 0]
+
+A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. 0 threads is the default: as many as slots, for the
+environment says nothing of its calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import time
+from typing import Any
+
+from tracewheel.config import RolloutConfig
+from tracewheel.core.kind_table import give
+from tracewheel.core.time_limits import WatchedThreads
+from tracewheel.engines.base import Generation, Request
+from tracewheel.environments import Observation
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
+from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+from tracewheel.policy.loading import load_renderer
+from tracewheel.rollout.rollout import RolloutPlan, run_episodes
+
+STEP_SECONDS = 0.01
+EPISODES, CALLS, STEPS = 64, 5, (20, 100)
+CALL = '<tool_call>\n{"name": "list_files", "arguments": {"path": "/"}}\n</tool_call>'
+
+
+class SlowWorkspace(WorkspaceEnvironment):
+    """Its calls wait."""
+
+    tool_threads = None
+    seconds = 0.0
+
+    def step(self, tool: str, args: dict[str, Any]) -> Observation:
+        time.sleep(self.seconds)
+        return super().step(tool, args)
+
+
+class FakeEngine:
+    """Every turn is the same call; how many steps it takes is the session's."""
+
+    policy_version = 0
+
+    def __init__(self, renderer: Any) -> None:
+        self.seconds, self.steps, self.turns = 0.0, 0, 0
+        self._said = [*renderer.tokenizer.encode(CALL, add_special_tokens=False), renderer.end_of_turn_id]
+        self._left: dict[int, int] = {}
+        self._draws: dict[int, random.Random] = {}
+
+    @property
+    def idle(self) -> bool:
+        return not self._left
+
+    def submit(self, request: Request) -> None:
+        draws = self._draws.setdefault(request.session, random.Random(request.session))
+        self._left[request.session] = draws.randint(*STEPS)
+
+    def step(self) -> list[Generation]:
+        began = time.monotonic()
+        time.sleep(STEP_SECONDS)
+        self.seconds, self.steps = self.seconds + time.monotonic() - began, self.steps + 1
+        self.turns += len(self._left)
+        self._left = {session: left - 1 for session, left in self._left.items()}
+        ended = [session for session, left in self._left.items() if not left]
+        for session in ended:
+            del self._left[session]
+        count = len(self._said)
+        return [Generation(session, self._said, [-1.0] * count, "stop", [0] * count) for session in ended]
+
+    def close(self, session: int) -> None: ...
+
+
+def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, float]:
+    """One rollout.
+
+    `busy` is the share of its time in which the engine steps, `busy_of_waiting` that of steps and waits for tools alone: on
+    a loaded machine our own code waits for a processor, too. `open_turns` is the mean number of turns in a step.
+    """
+    renderer = load_renderer(base, "hermes")
+    engine = FakeEngine(renderer)
+    SlowWorkspace.seconds = seconds
+    families, rng = list(FAMILIES), random.Random(0)
+    tasks = [
+        dataclasses.replace(make_task(families[number % len(families)], 1, rng), environment=give(f"{__name__}:SlowWorkspace"))
+        for number in range(EPISODES // 2)
+    ]
+    config = RolloutConfig.model_validate(
+        {"engine": {"slots": EPISODES}, "max_turns": CALLS, "max_tokens": 8000, "tool_threads": threads}
+    )
+    waited, done = 0.0, WatchedThreads.done
+
+    def timed(tools: WatchedThreads, *given: Any, **more: Any) -> Any:
+        nonlocal waited
+        started = time.monotonic()
+        try:
+            return done(tools, *given, **more)
+        finally:
+            waited += time.monotonic() - started
+
+    WatchedThreads.done = timed  # type: ignore[method-assign]
+    began = time.monotonic()
+    found = run_episodes(engine, renderer, config, RolloutPlan(tasks, samples=2, seed=0))  # type: ignore[arg-type]
+    wall = time.monotonic() - began
+    WatchedThreads.done = done  # type: ignore[method-assign]
+    assert [len(trajectory.turns) for trajectory in found] == [CALLS] * EPISODES
+    return {
+        "tool_seconds": seconds,
+        "threads": threads,
+        "wall_s": round(wall, 2),
+        "busy": round(engine.seconds / wall, 3),
+        "busy_of_waiting": round(engine.seconds / (engine.seconds + waited), 3),
+        "open_turns": round(engine.turns / engine.steps, 1),
+    }
+
+
+def main() -> None:
+    """Measure each pair and print one line of JSON for it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, nargs="+", default=[0.2, 2.0], help="how long a tool takes")
+    parser.add_argument("--threads", type=int, nargs="+", default=[0], help="rollout.tool_threads; 0 is the default")
+    options = parser.parse_args()
+    for seconds in options.seconds:
+        for threads in options.threads:
+            print(json.dumps(measure(seconds, threads)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
