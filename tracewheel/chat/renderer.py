@@ -12,12 +12,13 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tracewheel.chat.conversation import RenderedConversation, render_conversation
 from tracewheel.chat.formats import WELL_FORMED, ParsedTurn
 from tracewheel.chat.formats.base import THINK_CLOSE, THINK_OPEN, split_thinking
 from tracewheel.chat.formats.detection import resolve_format, written_end
+from tracewheel.chat.grammar import Grammars
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.rewriting import OwnTurn, opens_thinking, rendered_pieces
 from tracewheel.core.errors import ConfigError, DataError
@@ -237,6 +238,18 @@ class ChatRenderer:
         """Parse the text of an assistant turn. A call within its thinking is none, also where the prompt opened that."""
         opened = self._opens_thinking and not text.lstrip().startswith(THINK_OPEN)
         return self.format.parse(f"{THINK_OPEN}\n{text}" if opened else text, tools)
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """The grammars that its turns may be held to."""
+        return Grammars(self.tokenizer)
+
+    @property
+    def thinks(self) -> Literal["opened", "no", "may"]:
+        """Whether a turn begins within thinking, cannot think because the template has closed it, or may open it itself."""
+        if self._opens_thinking:
+            return "opened"
+        return "no" if self._probe_prompt.rstrip().endswith(THINK_CLOSE) else "may"
 
     @cached_property
     def _opens_thinking(self) -> bool:

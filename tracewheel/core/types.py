@@ -171,6 +171,9 @@ class Turn:
 
     `credit` says whom the episode's reward is for, in the same way: None is every turn, "" is not this one, and the name of an
     agent is this agent's share (`rollout.harness.credit`).
+
+    `grammar` names the trajectory's grammar that the turn was held to, None for none: its tokens were drawn from those that the
+    grammar allows, and their log-probabilities are those among them.
     """
 
     start: int
@@ -183,10 +186,11 @@ class Turn:
     reward: float | None = None
     credit: str | None = None
     errors: list[int] = field(default_factory=list)
+    grammar: str | None = None
 
     def to_record(self) -> dict[str, Any]:
-        """The turn as it is stored, without `reward`, `credit` and `errors` where there are none."""
-        optional = ("reward", "credit", "errors")
+        """The turn as it is stored, without `reward`, `credit`, `errors` and `grammar` where there are none."""
+        optional = ("reward", "credit", "errors", "grammar")
         return {name: value for name, value in vars(self).items() if name not in optional or value not in (None, [])}
 
     @property
@@ -213,12 +217,14 @@ class Trajectory(Record):
     `refused`, `unmatched` (with assistant messages that the policy did not say), `dropped.WHAT` and `refused.FIELD` (with what
     the policy was not given, or what was wrong), and `lost_tokens`, sampled for answers that nobody waited for any more.
 
+    `grammars` are those that turns were held to, by the names that turns give them (`tracewheel/chat/grammar.py`).
+
     `fault` says who is to blame for an episode that went wrong, `traceback` holds the exception. `played_in` is its
     environment, as text, where that need not be its task's: groups that one iteration claims may meet noise of several.
     """
 
-    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches", "requests"})
-    OPTIONAL_FIELDS = frozenset({"branches", "requests", "fault", "traceback", "played_in"})
+    JSON_FIELDS = frozenset({"turns", "final_state", "messages", "forks", "branches", "requests", "grammars"})
+    OPTIONAL_FIELDS = frozenset({"branches", "requests", "grammars", "fault", "traceback", "played_in"})
 
     id: str
     task_id: str
@@ -238,6 +244,7 @@ class Trajectory(Record):
     forks: list[list[int]] = field(default_factory=list)
     branches: list[dict[str, Any]] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
+    grammars: dict[str, Any] = field(default_factory=dict)
     fault: Fault = ""
     traceback: str = ""
     played_in: str = ""

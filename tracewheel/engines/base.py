@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tracewheel.chat.grammar import GrammarState
 from tracewheel.policy.adapters import PolicyRef
 
 
@@ -33,6 +34,9 @@ class Request:
     `seed` fixes the session's random numbers, `temperature` overrides the engine's, and `policy` the engine's
     policy (not every engine can). A `greedy` session takes the most likely token at each step, also on an engine that
     samples. All four are read at the session's first request.
+
+    `grammar` is what the turn may say, at its beginning: each token is drawn from those that it allows, and its log-probability
+    is that among them. Only an engine with `CONSTRAINS` takes one.
     """
 
     session: int
@@ -43,6 +47,7 @@ class Request:
     policy: PolicyRef | None = None
     greedy: bool = False
     keep: int | None = None
+    grammar: GrammarState | None = None
 
 
 @dataclass(frozen=True)

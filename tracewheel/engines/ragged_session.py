@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tracewheel.chat.grammar import GrammarState
 from tracewheel.engines.base import Generation, Request, Sampling
 from tracewheel.engines.draws import RANDOM_BLOCK
 
@@ -27,6 +28,7 @@ class RaggedSession:
     digest: int = 0
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    grammar: GrammarState | None = None
 
     @classmethod
     def open(cls, request: Request, row: int, sampling: Sampling) -> RaggedSession:
@@ -63,6 +65,7 @@ class RaggedSession:
         self.start = len(self.ids)
         self.end = self.start + request.max_new_tokens
         self.logprobs, self.versions = [], []
+        self.grammar = request.grammar
 
     def append(self, token: int, logprob: float, version: int) -> None:
         """Append a sampled token."""
@@ -70,11 +73,13 @@ class RaggedSession:
         self.digest = hash((self.digest, token))
         self.logprobs.append(logprob)
         self.versions.append(version)
+        if self.grammar is not None:
+            self.grammar.take(token)
 
     def finished(self, stop_ids: frozenset[int]) -> Generation | None:
-        """The turn, if it has ended."""
+        """The turn, if it has ended: also where its grammar says no more, within its limits."""
         stopped = self.ids[-1] in stop_ids
-        if not stopped and len(self.ids) < self.end:
+        if not stopped and len(self.ids) < self.end and not (self.grammar and self.grammar.failed):
             return None
         return Generation(self.number, self.ids[self.start :], self.logprobs, "stop" if stopped else "length", self.versions)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tracewheel.config import EngineSections, TransformersEngineConfig
@@ -25,6 +26,7 @@ from tracewheel.engines.ragged_cache import NONE, RaggedCache, Twins, use_ragged
 from tracewheel.engines.ragged_session import BLOCK, PromptBeginnings, RaggedSession
 from tracewheel.engines.token_distribution import TokenDistribution
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.policy.allowed_tokens import with_masks
 from tracewheel.policy.probe import PROBE, check_probe
 
 ROWS_PER_SLOT = 4  # sessions whose keys and values are kept, waiting ones included, for each that may be in a pass
@@ -52,6 +54,8 @@ class TransformersEngine:
         AdapterMismatchError: the model is not the policy whose probe lies beside its weights.
         InputError: the engine would sample from another distribution than the model's own.
     """
+
+    CONSTRAINS = True
 
     def __init__(
         self,
@@ -320,6 +324,9 @@ class TransformersEngine:
     def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
         """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
         device = logits.device
+        held = [(row, session.grammar.bits) for row, session in enumerate(sessions) if session.grammar is not None]
+        if held:
+            logits = with_masks(logits, [row for row, _ in held], torch.from_numpy(np.stack([bits for _, bits in held])))
         distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions], device=device))
         greedy = torch.tensor([[session.greedy] for session in sessions], device=device)
         uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64, device=device)

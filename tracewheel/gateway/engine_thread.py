@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tracewheel.chat.grammar import GrammarState
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import content_hash
 from tracewheel.engines.base import Engine, Generation, Request
@@ -34,6 +35,7 @@ class Ask:
         seed: Of the owner's first session; further ones get seeds made from it.
         temperature: None for the engine's.
         greedy: Take the most likely token at each step.
+        grammar: What the turn may say, None for anything.
     """
 
     owner: str
@@ -42,6 +44,7 @@ class Ask:
     seed: int = 0
     temperature: float | None = None
     greedy: bool = False
+    grammar: GrammarState | None = None
 
     @property
     def kind(self) -> tuple[str, float | None, bool]:
@@ -93,6 +96,11 @@ class EngineThread:
     def policy_version(self) -> int:
         """The version of the engine's policy."""
         return self._engine.policy_version
+
+    @property
+    def constrains(self) -> bool:
+        """Whether the engine can hold a turn to a grammar."""
+        return bool(getattr(self._engine, "CONSTRAINS", False))
 
     def ask(self, ask: Ask) -> Future[Answer]:
         """Ask for a turn. A future that is cancelled before it is done is forgotten when its turn ends.
@@ -196,6 +204,7 @@ class EngineThread:
                     ask.temperature,
                     greedy=ask.greedy,
                     keep=keep if keep < len(session.ids) else None,
+                    grammar=ask.grammar,
                 )
             )
         self._waiting = left

@@ -24,10 +24,12 @@ from tracewheel.chat.rewriting import OwnTurn
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.forks import TokenTree
 from tracewheel.core.types import Turn, content_hash
+from tracewheel.gateway.answer_form import begun
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, FinishReason, Message, Refusal, SampledToken
 from tracewheel.gateway.histories import THINKING, Histories, History, Item
 
 if TYPE_CHECKING:
+    from tracewheel.chat.grammar import Grammar, GrammarState
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.engines.base import Generation
 
@@ -63,13 +65,17 @@ def cut_at_stop(renderer: ChatRenderer, ids: list[int], stops: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class Context:
-    """What the policy reads for a turn: the `ids`, of which the last `forced` begin its turn. `known` of them are a row's."""
+    """What the policy reads for a turn: the `ids`, of which the last `forced` begin its turn. `known` of them are a row's.
+
+    `grammar` is what the turn may say, at its beginning; None for anything.
+    """
 
     request: ChatRequest
     history: History
     ids: list[int]
     known: tuple[int, ...] = ()
     forced: int = 0
+    grammar: GrammarState | None = None
 
 
 @dataclass
@@ -134,6 +140,7 @@ class EpisodeTree:
         self.tokens = TokenTree()
         self.logprobs: list[float] = []
         self.turns: list[Turn] = []
+        self.grammars: dict[str, Grammar] = {}
         self.branches: list[Branch] = []
 
     @property
@@ -201,9 +208,10 @@ class EpisodeTree:
         try:
             ids, known = self._ids(request, history, tools)
             head = self._head(request)
+            grammar = begun(self._renderer, request)
         except (ConfigError, DataError, jinja2.TemplateError) as error:
             raise Refusal("invalid_request", f"the model's chat template cannot write this: {error}", "messages") from error
-        return Context(request, history, [*ids, *head], known, len(head))
+        return Context(request, history, [*ids, *head], known, len(head), grammar)
 
     def add_turn(self, context: Context, generation: Generation, answer_id: str) -> ChatReply:
         """Record a sampled turn and give the reply to it."""
@@ -227,7 +235,11 @@ class EpisodeTree:
         number = len(self.turns)
         changes = [[start + at, new] for at, (old, new) in enumerate(itertools.pairwise(versions), 1) if new != old]
         malformed = sum(bool(call.malformed) for call in parsed.calls)
-        self.turns.append(Turn(start, len(self.tokens.ids), len(parsed.calls), malformed, versions[0], context.forced, changes))
+        turn = Turn(start, len(self.tokens.ids), len(parsed.calls), malformed, versions[0], context.forced, changes)
+        if context.grammar is not None:
+            grammar = context.grammar.grammar
+            self.grammars[grammar.digest], turn = grammar, replace(turn, grammar=grammar.digest)
+        self.turns.append(turn)
         message = self._sent(self._renderer.assistant_message(whole, parsed, f"{self._calls}-{number + 1}"))
         self._histories.add(history, message, stop)
         ended = ids[-1] in self._renderer.end_of_turn_ids

@@ -12,6 +12,14 @@ FinishReason = Literal["stop", "tool_calls", "length"]
 
 
 @dataclass(frozen=True)
+class AnswerForm:
+    """A JSON schema as text, and where it stands in the request, as in `response_format.json_schema.schema`."""
+
+    schema: str
+    param: str
+
+
+@dataclass(frozen=True)
 class ChatRequest:
     """A request for one turn.
 
@@ -29,6 +37,7 @@ class ChatRequest:
         logprobs: How many alternatives of each token are wanted; None: no log-probabilities.
         seed: The program's own seed, None without.
         prefill: What the turn begins with, as the program has written it.
+        form: The JSON schema that its answer must follow, None for any text.
         dropped: What the program asked for that the policy is not given, as `tools.web_search` or `image`.
     """
 
@@ -45,6 +54,7 @@ class ChatRequest:
     logprobs: int | None = None
     seed: int | None = None
     prefill: str = ""
+    form: AnswerForm | None = None
     dropped: frozenset[str] = frozenset()
 
     @property

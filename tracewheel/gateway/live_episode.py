@@ -77,6 +77,7 @@ class EpisodeTokens:
         forks: See `core/forks.py`.
         turns: The turns' records, with their `credit`.
         branches: The branches' records; none where the program's history never parted.
+        grammars: Those that turns were held to, by the names that turns give them.
         messages: The conversation of the last turn.
         policy_version: The oldest version that sampled a token.
         requests: How many were `asked`, `refused` and `unmatched`, and the `lost_tokens`; see `Trajectory`.
@@ -91,6 +92,7 @@ class EpisodeTokens:
     forks: list[list[int]]
     turns: list[dict[str, Any]]
     branches: list[dict[str, Any]]
+    grammars: dict[str, Any]
     messages: list[Message]
     policy_version: int
     requests: dict[str, int]
@@ -201,6 +203,7 @@ class LiveEpisode:
                 [list(fork) for fork in tree.tokens.forks],
                 [turn.to_record() for turn in turns],
                 [branch.to_record() for branch in tree.named_branches()] if len(tree.branches) > 1 else [],
+                {digest: grammar.to_record() for digest, grammar in tree.grammars.items()},
                 list(last.messages) if last else [],
                 min((turn.oldest_version for turn in tree.turns), default=self._engine.policy_version),
                 self._counts(),
@@ -256,6 +259,8 @@ class LiveEpisode:
     def _context(self, request: ChatRequest) -> Context:
         """The request's tokens; what is longer than any tokens that the episode may have is not rendered."""
         most = self._config.max_tokens
+        if request.form is not None and not self._engine.constrains:
+            raise Refusal("invalid_request", "the engine cannot hold an answer to a schema (rollout.engine)", request.form.param)
         if max(len(request.messages), _characters(request) // self._longest) > most:
             raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
         context = self._tree.context(request)
@@ -284,7 +289,7 @@ class LiveEpisode:
         temperature, greedy = draw.temperature, draw.greedy
         if draw.by_request and request.temperature is not None:
             temperature, greedy = (None, True) if request.temperature == 0 else (request.temperature, False)
-        return Ask(self.key, context.ids, most, draw.seed, temperature, greedy)
+        return Ask(self.key, context.ids, most, draw.seed, temperature, greedy, context.grammar)
 
 
 def _characters(request: ChatRequest) -> int:

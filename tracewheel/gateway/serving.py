@@ -314,6 +314,7 @@ class ServingDoor:
             "requests": said.requests,
             **({"forks": said.forks} if said.forks else {}),
             **({"branches": said.branches} if said.branches else {}),
+            **({"grammars": said.grammars} if said.grammars else {}),
         }
         return {
             "id": conversation.episode.key,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tracewheel.gateway.dialects.answer_forms import anthropic_form
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
 from tracewheel.gateway.dialects.fields import (
     Fields,
@@ -167,14 +168,13 @@ def _user_text(block: Fields) -> str:
 
 
 READ = {"messages", "model", "max_tokens", "system", "stop_sequences", "stream", "temperature", "top_p", "tools", "tool_choice"}
-READ |= {"output_config", "context_management"}
+READ |= {"output_config", "output_format", "context_management"}
 # What is for the vendor's own accounts, caches and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"metadata", "service_tier", "cache_control", "thinking", "inference_geo", "speed", "diagnostics"}
 WITHOUT_EFFECT |= {"user_profile_id", "workspace_id"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "container": (),
     "mcp_servers": ([],),
-    "output_format": (),
 }
 STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
 ERRORS = {
@@ -207,9 +207,7 @@ class AnthropicMessages(Dialect):
 
     def _read(self, fields: Fields, *, counted: bool = False) -> Asked:
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
-        output = fields.inner("output_config")
-        if output is not None and output.get("format") is not None:
-            raise unsupported("the model's text cannot be held to a schema here; offer a tool instead", output.at("format"))
+        form = anthropic_form(fields)
         _read_edits(fields)
         choice, parallel = _tool_choice(fields)
         messages, prefill = read_messages(fields)
@@ -229,6 +227,7 @@ class AnthropicMessages(Dialect):
             must_call=choice.must_call,
             parallel=parallel,
             prefill=prefill,
+            form=form,
             dropped=frozenset(fields.dropped),
         )
         return Asked(request, fields.value, fields.flag("stream"))

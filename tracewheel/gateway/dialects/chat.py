@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tracewheel.gateway.dialects.answer_forms import openai_form
 from tracewheel.gateway.dialects.dialect import (
     Asked,
     Dialect,
@@ -210,8 +211,7 @@ class ChatCompletions(Dialect):
         """See `Dialect`."""
         fields = Fields(body)
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
-        if (form := fields.inner("response_format")) is not None and form.text("type") != "text":
-            raise unsupported("the model's text cannot be held to a schema here; offer a tool instead", "response_format")
+        form = openai_form(fields.inner("response_format"), nested=True)
         choice = _tool_choice(fields)
         messages = read_messages(fields)
         check_calls(messages, "messages")
@@ -234,6 +234,7 @@ class ChatCompletions(Dialect):
             parallel=fields.flag("parallel_tool_calls", True),
             logprobs=(alternatives or 0) if wants_logprobs else None,
             seed=fields.whole("seed", -(2**63)),
+            form=form,
             dropped=frozenset(fields.dropped),
         )
         fields.flag("return_token_ids")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tracewheel.gateway.dialects.answer_forms import openai_form
 from tracewheel.gateway.dialects.dialect import (
     Asked,
     Dialect,
@@ -24,7 +25,6 @@ from tracewheel.gateway.dialects.fields import (
     custom_input,
     custom_names,
     openai_tools,
-    unsupported,
     wrong_value,
 )
 from tracewheel.gateway.dialects.fields import said as shown
@@ -180,9 +180,7 @@ class Responses(Dialect):
         fields = Fields(body)
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
         text = fields.inner("text")
-        form = text.inner("format") if text is not None else None
-        if form is not None and form.text("type") != "text":
-            raise unsupported("the model's text cannot be held to a schema here; offer a tool instead", form.path)
+        form = openai_form(text.inner("format") if text is not None else None, nested=False)
         for position, one in enumerate(includes := fields.texts("include")):
             if one not in INCLUDES:
                 raise wrong_value(one, INCLUDES, f"include[{position}]")
@@ -209,6 +207,7 @@ class Responses(Dialect):
             must_call=choice.must_call,
             parallel=fields.flag("parallel_tool_calls", True),
             logprobs=(alternatives or 0) if alternatives is not None or LOGPROBS in includes else None,
+            form=form,
             dropped=frozenset(fields.dropped),
         )
         return Asked(request, fields.value, fields.flag("stream"), history=history)

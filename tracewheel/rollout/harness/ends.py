@@ -114,6 +114,7 @@ def trajectory_of(spec: EpisodeSpec, tokens: EpisodeTokens, ending: Ending, open
         forks=tokens.forks,
         branches=tokens.branches,
         requests=tokens.requests,
+        grammars=tokens.grammars,
         fault=ending.stop.fault,
         traceback=ending.stop.traceback,
     )
