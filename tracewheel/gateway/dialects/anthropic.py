@@ -10,10 +10,13 @@ from typing import Any
 
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
 from tracewheel.gateway.dialects.fields import (
+    WRAPPED,
     Fields,
     assistant,
     check_calls,
     checked_tools,
+    given_arguments,
+    object_arguments,
     part_text,
     refuse,
     text_of,
@@ -27,9 +30,7 @@ from tracewheel.gateway.dialects.known_tools import known_tool
 from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
-from tracewheel.traces.readers.messages import read_arguments
 
-WRAPPED = "INVALID_JSON"  # the key under which the vendor advises to send back arguments that are no object
 BILLING = "x-anthropic-billing-header:"
 ROLES = ("user", "assistant", "system")
 
@@ -102,7 +103,9 @@ class _Turn:
                 case "redacted_thinking":
                     raise refuse("this endpoint has made no redacted thinking, and cannot read it", block.at("type"))
                 case "tool_use":
-                    self._calls.append(tool_call(block.text("id"), block.text("name"), _arguments(block.needed("input"))))
+                    self._calls.append(
+                        tool_call(block.text("id"), block.text("name"), given_arguments(block.needed("input").value))
+                    )
                 case "compaction":
                     summary, self._text, self._thought, self._calls = text_of(block, "content"), "", "", []
                 case _:
@@ -117,11 +120,6 @@ class _Turn:
     def message(self) -> Message:
         """The message in one form."""
         return assistant(self._text, self._thought, self._calls)
-
-
-def _arguments(given: Fields) -> str:
-    wrapped = given.get(WRAPPED)
-    return wrapped if isinstance(wrapped, str) and len(given.value) == 1 else arguments_text(given.value)
 
 
 def _said_by_user(message: Fields) -> list[Message]:
@@ -293,8 +291,7 @@ def _blocks(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
         blocks.append({"type": "text", "text": text, "citations": None})
     for call in reply.message.get("tool_calls") or ():
         function = call["function"]
-        given = read_arguments(function["arguments"])
-        made = {WRAPPED: function["arguments"]} if given is None else given
+        made = object_arguments(function["arguments"])
         blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": made})
     return blocks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from tracewheel.gateway.exchange import Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
@@ -136,12 +136,12 @@ class Fields:
             raise wrong_value(found, known, self.at(name))
         return found
 
-    def inner(self, name: str) -> Fields | None:
+    def inner(self, name: str) -> Self | None:
         """An object, or None."""
         found = self.value.get(name)
-        return None if found is None else Fields(found, self.at(name), self.dropped)
+        return None if found is None else type(self)(found, self.at(name), self.dropped)
 
-    def needed(self, name: str) -> Fields:
+    def needed(self, name: str) -> Self:
         """An object that must be given."""
         found = self.inner(name)
         if found is None:
@@ -157,10 +157,10 @@ class Fields:
             raise wrong_type(found, "an array of objects", self.at(name))
         return found
 
-    def objects(self, name: str) -> Iterator[Fields]:
+    def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list."""
         for position, one in enumerate(self.listed(name)):
-            yield Fields(one, f"{self.at(name)}[{position}]", self.dropped)
+            yield type(self)(one, f"{self.at(name)}[{position}]", self.dropped)
 
     def texts(self, name: str, most: int | None = None) -> tuple[str, ...]:
         """A list of texts, or a bare text as a list of one."""
@@ -202,6 +202,23 @@ TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 def tool_call(identity: str, name: str, arguments: str) -> dict[str, Any]:
     """A tool call."""
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WRAPPED = (
+    "INVALID_JSON"  # the key under which a call's arguments that are no object are given to vendors that know objects only
+)
+
+
+def object_arguments(arguments: str) -> dict[str, Any]:
+    """A call's arguments as an object."""
+    given = read_arguments(arguments)
+    return {WRAPPED: arguments} if given is None else given
+
+
+def given_arguments(given: dict[str, Any]) -> str:
+    """The arguments that an object came from."""
+    wrapped = given.get(WRAPPED)
+    return wrapped if isinstance(wrapped, str) and len(given) == 1 else arguments_text(given)
 
 
 def assistant(text: str, reasoning: str = "", calls: list[dict[str, Any]] | None = None) -> Message:
