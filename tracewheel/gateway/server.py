@@ -99,8 +99,8 @@ class _Gemini(_Rest):
             return
         if method not in METHODS:
             raise Refusal("not_found", f"{method or model:.80} is not served; generateContent and countTokens are.")
-        listed = request.query_params.get("alt") != "sse"
-        dialect = Gemini(model, stream=method != "generateContent", listed=listed)
+        stream = method != "generateContent"
+        dialect = Gemini(model, stream=stream, listed=stream and request.query_params.get("alt") != "sse")
         await Endpoint(self.door, dialect, self.known, self.limits)(scope, receive, send)
 
 
