@@ -73,7 +73,7 @@ def read_messages(fields: Fields) -> tuple[list[Message], str]:
             continue
         messages += [turn.message() for turn in pending]
         pending = []
-        messages += _said_by_user(message) if last == "user" else [{"role": last, "content": text_of(message, "content")}]
+        messages += _said_by_user(message) if last == "user" else _said_by_system(message)
     if not last:
         raise refuse("at least one message is required", "messages")
     prefill = ""
@@ -136,6 +136,13 @@ def _said_by_user(message: Fields) -> list[Message]:
     return [*results, {"role": "user", "content": "".join(texts)}] if texts or not results else results
 
 
+def _said_by_system(message: Fields) -> list[Message]:
+    """What the system says. That a tool is offered from here on is no news: here all of them always are."""
+    blocks = [one for one in _logged_blocks(message) if isinstance(one, str) or one.text("type") != "tool_addition"]
+    texts = [one if isinstance(one, str) else part_text(one) for one in blocks]
+    return [{"role": "system", "content": "".join(texts)}] if texts else []
+
+
 def _logged_blocks(message: Fields) -> list[Fields | str]:
     content = message.get("content")
     if content is None:
@@ -157,7 +164,9 @@ def _result(block: Fields) -> str:
 
 
 def _user_text(block: Fields) -> str:
-    """The text of a block; a document's may be parts of text."""
+    """The text of a block; a document's may be parts of text, and of a tool that was found it is the name."""
+    if block.get("type") == "tool_reference":
+        return block.text("tool_name")
     source = block.inner("source")
     if source is not None and source.get("type") == "content":
         return text_of(source, "content")
@@ -169,11 +178,7 @@ READ |= {"output_config", "context_management"}
 # What is for the vendor's own accounts, caches and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"metadata", "service_tier", "cache_control", "thinking", "inference_geo", "speed", "diagnostics"}
 WITHOUT_EFFECT |= {"user_profile_id", "workspace_id"}
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "container": (),
-    "mcp_servers": ([],),
-    "output_format": (),
-}
+NEUTRAL: dict[str, tuple[Any, ...]] = {"output_format": ()}
 STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
 ERRORS = {
     "invalid_request": "invalid_request_error",

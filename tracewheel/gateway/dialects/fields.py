@@ -43,6 +43,7 @@ def unsupported(what: str, param: str) -> Refusal:
 # How the vendors and other servers draw tokens. The door draws as its profile says, whatever a program asks.
 SAMPLING = {"top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "length_penalty", "logit_bias"}
 SAMPLING |= {"min_tokens", "chat_template_kwargs"}
+SERVED = {"web_search_options", "mcp_servers", "container"}  # tools that run at the vendor, and where; the policy has none
 
 
 class Fields:
@@ -185,7 +186,7 @@ class Fields:
             neutral: Fields that this door has not, with the values that ask for nothing.
         """
         for name, value in self.value.items():
-            if name in SAMPLING:
+            if name in SAMPLING | SERVED:
                 self.dropped |= {name} if value else set()
             elif name in neutral:
                 if value is not None and value not in neutral[name]:

@@ -22,7 +22,7 @@ from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
 
 READ = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "model"}
 # What is for the vendor's own filters, accounts and caches.
-WITHOUT_EFFECT = {"safetySettings", "labels", "serviceTier", "store"}
+WITHOUT_EFFECT = {"safetySettings", "modelArmorConfig", "labels", "serviceTier", "store"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {"cachedContent": ()}
 CONFIG = {"temperature", "topP", "seed", "maxOutputTokens", "stopSequences", "candidateCount", "responseLogprobs", "logprobs"}
 CONFIG |= {"thinkingConfig", "mediaResolution", "audioTimestamp", "enableEnhancedCivicAnswers"}
