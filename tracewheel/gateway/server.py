@@ -36,6 +36,11 @@ from tracewheel.gateway.off_loop import off_loop
 
 EARLIEST = "1970-01-01T00:00:00Z"  # the vendors want a date of each model; these have none
 VERSIONS = ("/v1", "/v1beta", "/v1alpha", "")  # of the APIs; programs differ in whether the base URL that they are given has it
+ABSENT = {
+    "completions": "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
+    " (lm-eval: local-chat-completions; DSPy: model_type='chat').",
+    "embeddings": "Embeddings are not served: give the program's embedding client a base URL of its own.",
+}
 METHODS = ("generateContent", "streamGenerateContent")  # of Gemini's that ask for a turn
 
 
@@ -64,6 +69,10 @@ class _Rest:
         self.door.models(check_key(self.door, request))
         name = request.path_params["name"]  # requests may name any model, so each of them is there
         return JSONResponse(_model(name, dialect_of(request)))
+
+    async def absent(self, request: Request) -> Response:
+        check_key(self.door, request)
+        raise Refusal("not_found", ABSENT[request.url.path.rpartition("/")[2]], code="unknown_url")
 
     async def response(self, request: Request) -> Response:
         identity = request.path_params["identity"]
@@ -114,6 +123,7 @@ def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRo
         ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
         ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
         ("/messages/count_tokens", rest.count_tokens, ["POST"]),
+        *((f"/{name}", rest.absent, ["POST"]) for name in ABSENT),
         ("/models", rest.models, ["GET"]),
         ("/models/{name:path}", rest.model, ["GET"]),
         ("/models/{call:path}", _Gemini(door, known, limits), ["POST"]),
