@@ -32,9 +32,10 @@ HARNESS_PROGRAMS := aider mini-swe-agent smolagents
 PACKAGE_aider := aider-chat==0.86.2
 PACKAGE_mini-swe-agent := mini-swe-agent==2.4.6
 PACKAGE_smolagents := "smolagents[openai]==1.26.0"
-HARNESS_NPM := claude-code codex opencode qwen-code
+HARNESS_NPM := claude-code codex gemini-cli opencode qwen-code
 PACKAGE_claude-code := @anthropic-ai/claude-code@2.1.197
 PACKAGE_codex := @openai/codex@0.171.0
+PACKAGE_gemini-cli := @google/gemini-cli@0.61.0
 PACKAGE_opencode := opencode-ai@1.18.33
 PACKAGE_qwen-code := @qwen-code/qwen-code@0.15.10
 

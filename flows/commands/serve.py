@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--challenger", metavar="DIR", help="a second policy: output of warm-start or an update, or an adapter")
     parser.add_argument("--share", type=float, default=0.1, help="the challenger's share of the conversations (0.1)")
     parser.add_argument("--live", action="store_true", help="send the challenger's replies; else it answers in the shadow")
-    gateway = parser.add_argument_group("any policy behind the APIs of OpenAI and Anthropic instead, without a log")
+    gateway = parser.add_argument_group("any policy behind the APIs of OpenAI, Anthropic and Gemini instead, without a log")
     gateway.add_argument("--gateway", action="store_true", help="serve the base, or --adapter, whatever the champion is")
     gateway.add_argument("--adapter", metavar="DIR", help="an adapter's folder, or a state's (default: the base alone)")
 
@@ -90,8 +90,9 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
         made.callback(thread.close)
         door = StandingDoor(Gateway(thread, renderer, caps), key, config.seed)
         server = made.enter_context(GatewayServer(door, options.host, options.port))
-        for vendor, address in (("OPENAI", server.openai_url()), ("ANTHROPIC", server.url())):
-            note(f"{vendor}_BASE_URL={address}\n{vendor}_API_KEY={key}")
+        note(f"OPENAI_BASE_URL={server.openai_url()}\nOPENAI_API_KEY={key}")
+        note(f"GOOGLE_GEMINI_BASE_URL={server.url()}\nGEMINI_API_KEY={key}")
+        note(f"ANTHROPIC_BASE_URL={server.url()}\nANTHROPIC_API_KEY={key}")
         try:
             while True:
                 thread.check()

@@ -38,8 +38,10 @@ def test_it_serves_an_adapter_until_it_is_stopped(make_adapter, tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "flows.cli", *words, "--key", KEY], stderr=subprocess.PIPE, text=True)
     try:
         lines = list(itertools.takewhile(lambda line: not line.startswith("ANTHROPIC_API_KEY="), process.stderr))
-        told = dict(line.strip().split("=", 1) for line in lines if line.startswith(("OPENAI_", "ANTHROPIC_")))
-        assert len(told) == 3, "".join(lines)
+        told = dict(
+            line.strip().split("=", 1) for line in lines if line.startswith(("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_"))
+        )
+        assert len(told) == 5, "".join(lines)
         assert told["OPENAI_API_KEY"] == KEY
         asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
         own = {"Authorization": f"Bearer {KEY}"}

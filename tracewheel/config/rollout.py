@@ -86,6 +86,7 @@ class TeacherConfig(EndpointConfig):
 
 # Variables that a program is given by the harness itself.
 OWN_VARIABLES = frozenset({"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "TMPDIR"})
+OWN_VARIABLES |= {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"}
 OWN_PREFIX = "TRACEWHEEL_"
 PYTHONS = ("python", "python3")
 
@@ -97,8 +98,8 @@ class HarnessConfig(Strict):
     that runs Tracewheel, any other name is looked up on the PATH. The program gets a few harmless variables of our
     environment, those that `pass_env` names, those in `env`, and the base URLs and keys of its episode. `files` are texts by
     their names, written for each episode. In `command`, `env` and `files` stand for an episode's own: {prompt}, {model},
-    {openai_url}, {anthropic_url}, {mcp_url}, {key}, {config} (the folder of `files`) and {workdir} (an empty folder, which
-    `cwd` may be as well). `code` names the files
+    {openai_url}, {anthropic_url}, {gemini_url}, {mcp_url}, {key}, {config} (the folder of `files`) and {workdir} (an empty
+    folder, which `cwd` may be as well). `code` names the files
     and folders that the program is made of, by default the files that the command names: a change in them is a change of the
     profile.
 

@@ -16,10 +16,13 @@ from tracewheel.core.strict_json import parse_json
 from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
 from tracewheel.gateway.dialects.dialect import Dialect, Said
+from tracewheel.gateway.dialects.gemini import Gemini
 from tracewheel.gateway.exchange import Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
 
 SESSION_HEADER, USER_HEADER = "x-tracewheel-session", "x-tracewheel-user"
+GOOGLE_KEY = "x-goog-api-key"
+KEYS = ("x-api-key", GOOGLE_KEY)
 LONGEST = 200  # characters of a name
 
 
@@ -47,9 +50,9 @@ def _name(value: Any) -> str | None:
     return value[:LONGEST] if isinstance(value, str) and value else None
 
 
-LISTS = ("messages", "input", "tools")
+LISTS = ("messages", "input", "contents", "tools")
 VALUES, OPENINGS = 500_000, (b"{", b"[", b",")  # parsing so many takes 60 ms, in which no other thread runs
-KEYS = 2_000  # keys, more than programs run at once, whose sayings are kept; the one that asked least recently goes first
+PROGRAMS = 2_000  # keys, more than programs run at once, whose sayings are kept; the one that asked least recently goes first
 RETRY_SOON = 1.0  # seconds, where the door is overloaded and names no time
 
 
@@ -91,7 +94,7 @@ class Knowledge:
         """What was said to a key."""
         said = self._of.setdefault(key, Said())
         self._of.move_to_end(key)
-        while len(self._of) > KEYS:
+        while len(self._of) > PROGRAMS:
             self._of.popitem(last=False)
         return said
 
@@ -104,14 +107,15 @@ def request_id(request: Request) -> str:
 
 
 def id_headers(request: Request) -> dict[str, str]:
-    """The request's id as both vendors name it."""
+    """The request's id as the vendors name it."""
     return {"x-request-id": request_id(request), "request-id": request_id(request)}
 
 
 def dialect_of(request: Request) -> Dialect:
     """The dialect of a path that all share, by what the client says of itself."""
-    is_anthropic = "anthropic-version" in request.headers or "/messages" in request.url.path
-    return AnthropicMessages() if is_anthropic else ChatCompletions()
+    if "anthropic-version" in request.headers or "/messages" in request.url.path:
+        return AnthropicMessages()
+    return Gemini() if GOOGLE_KEY in request.headers or "/v1beta" in request.url.path else ChatCompletions()
 
 
 def check_key(door: Door, request: Request) -> str:
@@ -121,9 +125,11 @@ def check_key(door: Door, request: Request) -> str:
         Refusal: it has none, or may not ask at this URL.
     """
     bearer = request.headers.get("authorization", "")
-    key = request.headers.get("x-api-key") or (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "")
+    key = next((request.headers[name] for name in KEYS if request.headers.get(name)), "") or request.query_params.get("key", "")
+    key = key or (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "")
     if not key:
-        raise Refusal("authentication", "You did not provide an API key: send it as a bearer token or as x-api-key.")
+        wanted = f"send it as a bearer token, as {' or '.join(KEYS)}"
+        raise Refusal("authentication", f"You did not provide an API key: {wanted}.")
     if not door.admits(key, request.path_params.get("episode")):
         raise Refusal("authentication", f"Incorrect API key provided: {_masked(key)}.")
     return key

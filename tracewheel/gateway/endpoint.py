@@ -22,7 +22,6 @@ from tracewheel.gateway.off_loop import begin_request, off_loop
 
 LOG = logging.getLogger(__name__)
 STREAM = (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")
-KEEP_ALIVE = b": waiting\n\n"  # a comment: no client makes an event of it
 
 
 class Endpoint:
@@ -104,7 +103,7 @@ class Endpoint:
         """Begin a stream before its reply is there; what goes wrong from now on is an event."""
         await _begin(turn.request, send)
         while not turn.work.done():
-            await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+            await send({"type": "http.response.body", "body": self._dialect.KEEP_ALIVE, "more_body": True})
             await turn.wait(self._limits.silence)
             if turn.is_dropped:
                 return

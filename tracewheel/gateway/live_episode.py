@@ -108,7 +108,7 @@ class LiveEpisode:
         key: What the program shows at the door.
         number: Its place among the gateway's episodes, part of its address.
         openai_url: For clients of OpenAI; ends with `/v1`.
-        anthropic_url: For clients of Anthropic.
+        anthropic_url: For clients of Anthropic and of Gemini.
     """
 
     def __init__(

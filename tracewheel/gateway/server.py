@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,19 +20,28 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.gateway.asking import Knowledge, Limits, check_key, dialect_of, read_body, refused
 from tracewheel.gateway.connections import timed
 from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
+from tracewheel.gateway.dialects.dialect import Dialect
+from tracewheel.gateway.dialects.gemini import Gemini
 from tracewheel.gateway.dialects.responses import Responses
 from tracewheel.gateway.endpoint import Endpoint
-from tracewheel.gateway.exchange import CountsTokens, Door, Refusal
+from tracewheel.gateway.exchange import ChatRequest, CountsTokens, Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
 
 EARLIEST = "1970-01-01T00:00:00Z"  # the vendors want a date of each model; these have none
-Handler = Callable[[Request], Awaitable[Response]]
+VERSIONS = ("/v1", "/v1beta", "/v1alpha", "")  # of the APIs; programs differ in whether the base URL that they are given has it
+ABSENT = {
+    "completions": "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
+    " (lm-eval: local-chat-completions; DSPy: model_type='chat').",
+    "embeddings": "Embeddings are not served: give the program's embedding client a base URL of its own.",
+}
+METHODS = ("generateContent", "streamGenerateContent")  # of Gemini's that ask for a turn
 
 
 @dataclass(frozen=True)
@@ -47,17 +56,23 @@ class _Rest:
         return JSONResponse({"status": "ok"})
 
     async def models(self, request: Request) -> Response:
-        names = self.door.models(check_key(self.door, request))
-        if not _is_anthropic(request):
-            return JSONResponse({"object": "list", "data": [_model(name) for name in names]})
-        shown = [_anthropic_model(name) for name in names]
+        names, dialect = self.door.models(check_key(self.door, request)), dialect_of(request)
+        shown = [_model(name, dialect) for name in names]
+        if isinstance(dialect, Gemini):
+            return JSONResponse({"models": shown})
+        if not isinstance(dialect, AnthropicMessages):
+            return JSONResponse({"object": "list", "data": shown})
         ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
         return JSONResponse({"data": shown, "has_more": False, **ends})
 
     async def model(self, request: Request) -> Response:
         self.door.models(check_key(self.door, request))
         name = request.path_params["name"]  # requests may name any model, so each of them is there
-        return JSONResponse(_anthropic_model(name) if _is_anthropic(request) else _model(name))
+        return JSONResponse(_model(name, dialect_of(request)))
+
+    async def absent(self, request: Request) -> Response:
+        check_key(self.door, request)
+        raise Refusal("not_found", ABSENT[request.url.path.rpartition("/")[2]], code="unknown_url")
 
     async def response(self, request: Request) -> Response:
         identity = request.path_params["identity"]
@@ -71,11 +86,31 @@ class _Rest:
         return JSONResponse(found.body)
 
     async def count_tokens(self, request: Request) -> Response:
+        return JSONResponse({"input_tokens": await self._counted(request, AnthropicMessages().read_for_count)})
+
+    async def _counted(self, request: Request, read: Callable[[Any], ChatRequest]) -> int:
         key = check_key(self.door, request)
         if not isinstance(self.door, CountsTokens):
             raise Refusal("not_found", "This endpoint does not count tokens.")
-        asked = await off_loop(AnthropicMessages().read_for_count, await read_body(request, self.limits))
-        return JSONResponse({"input_tokens": await self.door.count_tokens(key, asked)})
+        asked = await off_loop(read, await read_body(request, self.limits))
+        return await self.door.count_tokens(key, asked)
+
+
+class _Gemini(_Rest):
+    """Gemini's methods of a model, which stand in the path: `MODEL:generateContent`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        model, _, method = request.path_params["call"].rpartition(":")
+        if method == "countTokens":
+            counted = {"totalTokens": await self._counted(request, Gemini().read_for_count)}
+            await JSONResponse(counted)(scope, receive, send)
+            return
+        if method not in METHODS:
+            raise Refusal("not_found", f"{method or model:.80} is not served; generateContent and countTokens are.")
+        stream = method != "generateContent"
+        dialect = Gemini(model, stream=stream, listed=stream and request.query_params.get("alt") != "sse")
+        await Endpoint(self.door, dialect, self.known, self.limits)(scope, receive, send)
 
 
 def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
@@ -88,12 +123,13 @@ def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRo
         ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
         ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
         ("/messages/count_tokens", rest.count_tokens, ["POST"]),
+        *((f"/{name}", rest.absent, ["POST"]) for name in ABSENT),
         ("/models", rest.models, ["GET"]),
         ("/models/{name:path}", rest.model, ["GET"]),
+        ("/models/{call:path}", _Gemini(door, known, limits), ["POST"]),
     ]
-    # Programs differ in whether the base URL that they are given ends with the version.
     paths: list[BaseRoute] = [
-        Route(version + path, answer, methods=methods) for version in ("/v1", "") for path, answer, methods in asking
+        Route(version + path, answer, methods=methods) for version in VERSIONS for path, answer, methods in asking
     ]
     paths.append(Route("/health", rest.health))
     handlers: Any = {Refusal: _on_refusal, HTTPException: _on_http, Exception: _on_error}
@@ -117,16 +153,13 @@ async def _on_error(request: Request, error: Exception) -> Response:
     return refused(request, dialect_of(request), Refusal("server_error", "The server had an error."))
 
 
-def _is_anthropic(request: Request) -> bool:
-    return isinstance(dialect_of(request), AnthropicMessages)
-
-
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str, dialect: Dialect) -> dict[str, Any]:
+    """A model as a vendor's clients have it."""
+    if isinstance(dialect, Gemini):
+        return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": [*METHODS, "countTokens"]}
+    if isinstance(dialect, AnthropicMessages):
+        return {"type": "model", "id": name, "display_name": name, "created_at": EARLIEST, "lifecycle": "active"}
     return {"id": name, "object": "model", "created": 0, "owned_by": "tracewheel"}
-
-
-def _anthropic_model(name: str) -> dict[str, Any]:
-    return {"type": "model", "id": name, "display_name": name, "created_at": EARLIEST, "lifecycle": "active"}
 
 
 START, STOP = 10.0, 5.0  # seconds

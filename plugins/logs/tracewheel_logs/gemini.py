@@ -110,7 +110,7 @@ def _asked(request: dict[str, Any]) -> Dialogue:
 
 
 def _offered(request: dict[str, Any]) -> list[dict[str, Any]]:
-    return declared_tools(list_field(request, "tools") or list_field(object_field(request, "config"), "tools"))
+    return as_tools(list_field(request, "tools") or list_field(object_field(request, "config"), "tools"))
 
 
 def read(value: Any, place: Place) -> Trace:
@@ -203,32 +203,6 @@ def _system(system: Any) -> str:
         for part in (parts if isinstance(parts, list) else [parts])
     ]
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def declared_tools(tools: list[Any]) -> list[dict[str, Any]]:
-    """The functions declared in a request; the API's own tools have no name."""
-    found: list[Any] = []
-    for tool in tools:
-        for key in ("functionDeclarations", "function_declarations"):
-            found += [_lower_types(one) for one in list_field(tool, key)] if isinstance(tool, dict) else []
-    return as_tools([{**one, "parameters": _schema(one)} for one in found if isinstance(one, dict)])
-
-
-def _schema(tool: dict[str, Any]) -> Any:
-    return next((tool[key] for key in ("parameters", "parametersJsonSchema", "parameters_json_schema") if tool.get(key)), {})
-
-
-def _lower_types(schema: Any, depth: int = 0) -> Any:
-    """A schema with JSON Schema's names of types: the API writes them in capital letters."""
-    if isinstance(schema, list):
-        return [_lower_types(part, depth + 1) for part in schema]
-    if not isinstance(schema, dict) or depth > 32:
-        return schema
-    return {
-        key: value.lower() if key == "type" and isinstance(value, str) and value.isupper() else _lower_types(value, depth + 1)
-        for key, value in schema.items()
-        if value is not None
-    }
 
 
 BODIES = RequestBodies(is_request, is_response, read_exchange)

@@ -34,7 +34,7 @@ from tracewheel import (
     scores_info,
     text_field,
 )
-from tracewheel_logs.gemini import declared_tools, is_whole, read_contents
+from tracewheel_logs.gemini import is_whole, read_contents
 
 FORMAT = "weave"
 MARKS = {"op_name", "trace_id", "started_at", "inputs"}
@@ -133,7 +133,7 @@ def _model_call(call: dict[str, Any]) -> ModelCall | None:
         read_contents([{"role": "user", "parts": [{"text": contents}]}] if isinstance(contents, str) else contents, given)
         first = said["candidates"][0] if said["candidates"] else None
         read_contents([{"role": "model", **object_field(first, "content")}] if isinstance(first, dict) else [], answer)
-        tools = declared_tools(list_field(config, "tools"))
+        tools = as_tools(list_field(config, "tools"))
     else:
         return None
     model = text_field(said, "model", "model_version") or (inputs["model"] if isinstance(inputs.get("model"), str) else None)

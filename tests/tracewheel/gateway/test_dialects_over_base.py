@@ -4,6 +4,7 @@ import functools
 import json
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -100,6 +101,27 @@ def by_messages(server, episode, task, stream=False):
             messages.append({"role": "user", "content": results})
 
 
+def by_gemini(server, episode, task, stream=False):
+    world = World(task)
+    system = [{"text": one["content"]} for one in world.opening if one["role"] == "system"]
+    contents = [{"role": "user", "parts": [{"text": one["content"]}]} for one in world.opening if one["role"] != "system"]
+    body = {"tools": [{"functionDeclarations": [tool["function"] for tool in world.tools]}]}
+    body |= {"systemInstruction": {"parts": system}} if system else {}
+    url = f"{server.url(str(episode.number))}/v1beta/models/policy:{'streamGenerateContent' if stream else 'generateContent'}"
+    with httpx.Client(headers={"x-goog-api-key": episode.key}, timeout=60) as client:
+        for _ in range(TURNS):
+            answer = client.post(url, json=body | {"contents": contents}).json()
+            answers = answer if stream else [answer]
+            parts = [part for one in answers for part in one["candidates"][0]["content"]["parts"]]
+            calls = [part["functionCall"] for part in parts if "functionCall" in part]
+            replies = world.carry_out([(one["id"], one["name"], one["args"]) for one in calls])
+            if not replies:
+                return
+            results = [{"id": one, "name": "any", "response": {"output": text}} for one, text in replies]
+            contents.append({"role": "model", "parts": parts})
+            contents.append({"role": "user", "parts": [{"functionResponse": one} for one in results]})
+
+
 def test_an_episode_is_the_same_in_every_dialect(gateway, tasks, plain_agent, together):
     seeds = [(task, episode_seed(3, task, 0)) for task in tasks[:2]]
     expected = [(gateway.open(Draw(seed, 1.0)), task) for task, seed in seeds]
@@ -107,7 +129,7 @@ def test_an_episode_is_the_same_in_every_dialect(gateway, tasks, plain_agent, to
     records = [episode.record() for episode, _ in expected]
     assert sum(len(record.turns) for record in records) > 4
     with GatewayServer(gateway) as server:
-        for agent in (by_chat, by_responses, by_messages):
+        for agent in (by_chat, by_responses, by_messages, by_gemini):
             for stream in (False, True):
                 for (task, seed), record in zip(seeds, records, strict=True):
                     episode = gateway.open(Draw(seed, 1.0))

@@ -11,10 +11,13 @@ from typing import Any
 from tracewheel.gateway.dialects.answer_forms import anthropic_form
 from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
 from tracewheel.gateway.dialects.fields import (
+    WRAPPED,
     Fields,
     assistant,
     check_calls,
     checked_tools,
+    given_arguments,
+    object_arguments,
     part_text,
     refuse,
     text_of,
@@ -28,9 +31,7 @@ from tracewheel.gateway.dialects.known_tools import known_tool
 from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
-from tracewheel.traces.readers.messages import read_arguments
 
-WRAPPED = "INVALID_JSON"  # the key under which the vendor advises to send back arguments that are no object
 BILLING = "x-anthropic-billing-header:"
 ROLES = ("user", "assistant", "system")
 
@@ -73,7 +74,7 @@ def read_messages(fields: Fields) -> tuple[list[Message], str]:
             continue
         messages += [turn.message() for turn in pending]
         pending = []
-        messages += _said_by_user(message) if last == "user" else [{"role": last, "content": text_of(message, "content")}]
+        messages += _said_by_user(message) if last == "user" else _said_by_system(message)
     if not last:
         raise refuse("at least one message is required", "messages")
     prefill = ""
@@ -103,7 +104,9 @@ class _Turn:
                 case "redacted_thinking":
                     raise refuse("this endpoint has made no redacted thinking, and cannot read it", block.at("type"))
                 case "tool_use":
-                    self._calls.append(tool_call(block.text("id"), block.text("name"), _arguments(block.needed("input"))))
+                    self._calls.append(
+                        tool_call(block.text("id"), block.text("name"), given_arguments(block.needed("input").value))
+                    )
                 case "compaction":
                     summary, self._text, self._thought, self._calls = text_of(block, "content"), "", "", []
                 case _:
@@ -120,11 +123,6 @@ class _Turn:
         return assistant(self._text, self._thought, self._calls)
 
 
-def _arguments(given: Fields) -> str:
-    wrapped = given.get(WRAPPED)
-    return wrapped if isinstance(wrapped, str) and len(given.value) == 1 else arguments_text(given.value)
-
-
 def _said_by_user(message: Fields) -> list[Message]:
     """The results of tools, and after them what the user said."""
     results: list[Message] = []
@@ -137,6 +135,13 @@ def _said_by_user(message: Fields) -> list[Message]:
         else:
             texts.append(_user_text(block))
     return [*results, {"role": "user", "content": "".join(texts)}] if texts or not results else results
+
+
+def _said_by_system(message: Fields) -> list[Message]:
+    """What the system says. That a tool is offered from here on is no news: here all of them always are."""
+    blocks = [one for one in _logged_blocks(message) if isinstance(one, str) or one.text("type") != "tool_addition"]
+    texts = [one if isinstance(one, str) else part_text(one) for one in blocks]
+    return [{"role": "system", "content": "".join(texts)}] if texts else []
 
 
 def _logged_blocks(message: Fields) -> list[Fields | str]:
@@ -160,7 +165,9 @@ def _result(block: Fields) -> str:
 
 
 def _user_text(block: Fields) -> str:
-    """The text of a block; a document's may be parts of text."""
+    """The text of a block; a document's may be parts of text, and of a tool that was found it is the name."""
+    if block.get("type") == "tool_reference":
+        return block.text("tool_name")
     source = block.inner("source")
     if source is not None and source.get("type") == "content":
         return text_of(source, "content")
@@ -172,10 +179,6 @@ READ |= {"output_config", "output_format", "context_management"}
 # What is for the vendor's own accounts, caches and machines, or a wish that a template decides.
 WITHOUT_EFFECT = {"metadata", "service_tier", "cache_control", "thinking", "inference_geo", "speed", "diagnostics"}
 WITHOUT_EFFECT |= {"user_profile_id", "workspace_id"}
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "container": (),
-    "mcp_servers": ([],),
-}
 STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
 ERRORS = {
     "invalid_request": "invalid_request_error",
@@ -206,7 +209,7 @@ class AnthropicMessages(Dialect):
         return self._read(Fields(body), counted=True).request
 
     def _read(self, fields: Fields, *, counted: bool = False) -> Asked:
-        fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
+        fields.check_known(READ | WITHOUT_EFFECT, {})
         form = anthropic_form(fields)
         _read_edits(fields)
         choice, parallel = _tool_choice(fields)
@@ -292,8 +295,7 @@ def _blocks(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
         blocks.append({"type": "text", "text": text, "citations": None})
     for call in reply.message.get("tool_calls") or ():
         function = call["function"]
-        given = read_arguments(function["arguments"])
-        made = {WRAPPED: function["arguments"]} if given is None else given
+        made = object_arguments(function["arguments"])
         blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": made})
     return blocks
 

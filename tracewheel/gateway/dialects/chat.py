@@ -194,7 +194,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "audio": (),
     "prediction": (),
-    "web_search_options": (),
     "moderation": (),
     "functions": ([],),
     "function_call": ("none", "auto"),

@@ -205,6 +205,7 @@ class Dialect(ABC):
     """A vendor's API: pure functions between its JSON and ours. Times are seconds since 1970."""
 
     END: ClassVar[str | None] = None  # what the last event of a stream holds instead of JSON
+    KEEP_ALIVE: ClassVar[bytes] = b": waiting\n\n"  # a comment: no client makes an event of it
 
     @abstractmethod
     def read(self, body: Any, said: Said) -> Asked:
@@ -215,7 +216,7 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def write(self, asked: Asked, replies: Sequence[ChatReply], created: int) -> dict[str, Any]:
+    def write(self, asked: Asked, replies: Sequence[ChatReply], created: int) -> Any:
         """The body of the answer."""
 
     @abstractmethod

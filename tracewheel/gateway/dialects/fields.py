@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from tracewheel.gateway.exchange import Message, Refusal
 from tracewheel.traces.readers.content import arguments_text
@@ -43,6 +43,7 @@ def unsupported(what: str, param: str) -> Refusal:
 # How the vendors and other servers draw tokens. The door draws as its profile says, whatever a program asks.
 SAMPLING = {"top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "length_penalty", "logit_bias"}
 SAMPLING |= {"min_tokens", "chat_template_kwargs"}
+SERVED = {"web_search_options", "mcp_servers", "container"}  # tools that run at the vendor, and where; the policy has none
 
 
 class Fields:
@@ -136,12 +137,12 @@ class Fields:
             raise wrong_value(found, known, self.at(name))
         return found
 
-    def inner(self, name: str) -> Fields | None:
+    def inner(self, name: str) -> Self | None:
         """An object, or None."""
         found = self.value.get(name)
-        return None if found is None else Fields(found, self.at(name), self.dropped)
+        return None if found is None else type(self)(found, self.at(name), self.dropped)
 
-    def needed(self, name: str) -> Fields:
+    def needed(self, name: str) -> Self:
         """An object that must be given."""
         found = self.inner(name)
         if found is None:
@@ -157,10 +158,10 @@ class Fields:
             raise wrong_type(found, "an array of objects", self.at(name))
         return found
 
-    def objects(self, name: str) -> Iterator[Fields]:
+    def objects(self, name: str) -> Iterator[Self]:
         """The objects of a list."""
         for position, one in enumerate(self.listed(name)):
-            yield Fields(one, f"{self.at(name)}[{position}]", self.dropped)
+            yield type(self)(one, f"{self.at(name)}[{position}]", self.dropped)
 
     def texts(self, name: str, most: int | None = None) -> tuple[str, ...]:
         """A list of texts, or a bare text as a list of one."""
@@ -185,7 +186,7 @@ class Fields:
             neutral: Fields that this door has not, with the values that ask for nothing.
         """
         for name, value in self.value.items():
-            if name in SAMPLING:
+            if name in SAMPLING | SERVED:
                 self.dropped |= {name} if value else set()
             elif name in neutral:
                 if value is not None and value not in neutral[name]:
@@ -202,6 +203,23 @@ TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 def tool_call(identity: str, name: str, arguments: str) -> dict[str, Any]:
     """A tool call."""
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WRAPPED = (
+    "INVALID_JSON"  # the key under which a call's arguments that are no object are given to vendors that know objects only
+)
+
+
+def object_arguments(arguments: str) -> dict[str, Any]:
+    """A call's arguments as an object."""
+    given = read_arguments(arguments)
+    return {WRAPPED: arguments} if given is None else given
+
+
+def given_arguments(given: dict[str, Any]) -> str:
+    """The arguments that an object came from."""
+    wrapped = given.get(WRAPPED)
+    return wrapped if isinstance(wrapped, str) and len(given) == 1 else arguments_text(given)
 
 
 def assistant(text: str, reasoning: str = "", calls: list[dict[str, Any]] | None = None) -> Message:

@@ -22,7 +22,7 @@ from tracewheel.gateway.exchange import Message
 
 ROLES = ("user", "assistant", "system", "developer")
 ITEMS: tuple[str, ...] = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
-ITEMS += ("custom_tool_call", "custom_tool_call_output")
+ITEMS += ("custom_tool_call", "custom_tool_call_output", "additional_tools")
 SEAL = b"tracewheel:"
 
 
@@ -98,6 +98,8 @@ class _Reader:
                 self._messages.append(tool_reply(item.text("call_id"), _output(item)))
             case "message":
                 self._message(item)
+            case "additional_tools":  # they are offered from the beginning
+                pass
             case _:
                 raise wrong_value(kind, ITEMS, item.at("type"))
 

@@ -279,4 +279,10 @@ def response_head(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any
 
 
 def _tool_choice(fields: Fields) -> ToolChoice:
-    return openai_choice(fields, checked_tools(openai_tools(fields, nested=False)), nested=False)
+    """Of the tools of the request and of those that its input adds."""
+    tools = openai_tools(fields, nested=False)
+    for item in fields.objects("input") if isinstance(fields.get("input"), list) else ():
+        if item.get("type") == "additional_tools":
+            known = {tool["name"] for tool in tools if "name" in tool}
+            tools += [tool for tool in openai_tools(item, nested=False) if tool.get("name") not in known]
+    return openai_choice(fields, checked_tools(tools), nested=False)

@@ -90,6 +90,8 @@ class Starter:
             "OPENAI_API_KEY": live.key,
             "ANTHROPIC_BASE_URL": live.anthropic_url,
             "ANTHROPIC_API_KEY": live.key,
+            "GOOGLE_GEMINI_BASE_URL": live.anthropic_url,
+            "GEMINI_API_KEY": live.key,
             "TRACEWHEEL_API_KEY": live.key,
             "TRACEWHEEL_RESULT": str(folder / RESULT_FILE),
         }
@@ -111,6 +113,7 @@ class Starter:
             "model": MODEL,
             "openai_url": live.openai_url,
             "anthropic_url": live.anthropic_url,
+            "gemini_url": live.anthropic_url,
             "mcp_url": f"{live.anthropic_url}/mcp",
             "key": live.key,
             **{name: str(folder / name) for name in (WORKDIR, CONFIG)},

@@ -14,6 +14,7 @@ KINDS = {
     **dict.fromkeys(("audio", "input_audio", "audio_url", "audio_asset_pointer"), "audio"),
     **dict.fromkeys(("video", "video_url"), "video"),
     **dict.fromkeys(("file", "input_file", "document", "pdf", "media", "blob", "resource", "resource_link"), "file"),
+    "container_upload": "file",
 }
 KEYS = {"inlineData": "file", "inline_data": "file", "fileData": "file", "file_data": "file"}
 KEYS |= {kind: kind for kind in ("image", "audio", "video")} | {"document": "file"}

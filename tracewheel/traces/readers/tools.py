@@ -16,7 +16,10 @@ from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.dialects import parsed_json
 from tracewheel.traces.readers.messages import is_strict, read_arguments
 
-SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "json_schema", "schema")
+SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema", "json_schema")
+SCHEMA_KEYS += ("schema",)
+DECLARED = ("functionDeclarations", "function_declarations")  # of a tool of Gemini's, which holds functions
+DEEPEST = 32
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
 
 
@@ -54,10 +57,25 @@ def as_tools(tools: Any) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for tool in tools if isinstance(tools, list) else []:
         tool = parsed_json(tool)
-        shaped = _as_tool(tool) if isinstance(tool, dict) else None
-        if shaped is not None:
-            found.setdefault(shaped["function"]["name"], shaped)
+        holds = [tool[key] for key in DECLARED if isinstance(tool.get(key), list)] if isinstance(tool, dict) else []
+        for one in lower_types(holds[0]) if holds else [tool]:
+            shaped = _as_tool(one) if isinstance(one, dict) else None
+            if shaped is not None:
+                found.setdefault(shaped["function"]["name"], shaped)
     return list(found.values())
+
+
+def lower_types(schema: Any, depth: int = 0) -> Any:
+    """A schema of Gemini's with JSON Schema's names of types: that API writes them in capital letters."""
+    if isinstance(schema, list):
+        return [lower_types(part, depth + 1) for part in schema]
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        return schema
+    return {
+        key: value.lower() if key == "type" and isinstance(value, str) and value.isupper() else lower_types(value, depth + 1)
+        for key, value in schema.items()
+        if value is not None
+    }
 
 
 def _as_tool(tool: dict[str, Any]) -> dict[str, Any] | None:

@@ -107,8 +107,10 @@ def test_large_bodies(http, path, declared):
 
 
 def test_other_paths_and_methods(http, served):
-    response = http.post("embeddings", json={})
-    assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_url")
+    for path, told in (("rerank", "Unknown request URL"), ("embeddings", "base URL of its own"), ("completions", "/v1/chat/")):
+        response = http.post(path, json={})
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_url")
+        assert told in response.json()["error"]["message"]
     assert http.get("chat/completions").status_code == 405
     assert http.get("messages").json()["error"]["type"] == "not_found_error"
 

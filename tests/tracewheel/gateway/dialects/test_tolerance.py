@@ -31,11 +31,12 @@ IMAGES = {
 }
 DROPPED = [
     (CHAT, {"tools": [{"type": "web_search"}]}, {"tools.web_search"}),
+    (CHAT, {"web_search_options": {"search_context_size": "low"}}, {"web_search_options"}),
     (CHAT, {"frequency_penalty": 0.5, "logit_bias": {"5": -1}, "presence_penalty": 0}, {"frequency_penalty", "logit_bias"}),
     (CHAT, {"top_k": 5, "min_p": 0.1, "chat_template_kwargs": {"x": 1}}, {"top_k", "min_p", "chat_template_kwargs"}),
     ("responses", {"tools": [{"type": "namespace", "tools": []}, {"type": "mcp"}]}, {"tools.namespace", "tools.mcp"}),
     ("responses", {"truncation": "auto"}, {"truncation"}),
-    ("messages", {"top_k": 5}, {"top_k"}),
+    ("messages", {"top_k": 5, "container": "c-1", "mcp_servers": [{"url": "u"}]}, {"top_k", "container", "mcp_servers"}),
     ("messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, {"tools.web_search_20250305"}),
     ("messages", {CLEAR: {"edits": [{"type": "clear_tool_uses_20250919"}]}}, {f"{CLEAR}.clear_tool_uses_20250919"}),
     ("messages", {CLEAR: {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, set()),
@@ -112,6 +113,19 @@ def test_tools_that_a_program_carries_out_have_their_schemas(http, door):
     request, _ = asked(http, door, "messages", {"tools": tools})
     assert [tool["function"]["name"] for tool in request.tools] == ["bash", "str_replace_based_edit_tool"]
     assert "command" in request.tools[0]["function"]["parameters"]["properties"] and not request.dropped
+
+
+def test_tools_that_are_found_or_added_later_are_offered_from_the_beginning(http, door):
+    find = {"type": "function", "name": "find", "parameters": {}}
+    added = {"type": "additional_tools", "role": "developer", "tools": [find, {**find, "name": "lose"}]}
+    items = [{"role": "user", "content": "hi"}, added]
+    request, _ = asked(http, door, "responses", {"tools": [find, {"type": "tool_search"}], "input": items})
+    assert [tool["function"]["name"] for tool in request.tools] == ["find", "lose"] and request.messages == [USER]
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "search", "input": {}}]}
+    found = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference", "tool_name": "find"}]}
+    news = {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}}]}
+    request, _ = asked(http, door, "messages", {"messages": [USER, call, {"role": "user", "content": [found]}, news]})
+    assert request.messages[-1] == {"role": "tool", "tool_call_id": "a", "content": "find"}
 
 
 def test_the_assistant_last_begins_the_turn(http, door):

@@ -42,6 +42,7 @@ SCRIPTS = {
     "aider": ["a.txt\n```\none\ntwo\n```\n"],
     "claude-code": [*calls("Bash", description="run"), END],
     "codex": [*calls("exec_command", "cmd"), END],
+    "gemini-cli": [*calls("run_shell_command", description="run"), END],
     "mini-swe-agent": [*calls("bash"), SUBMIT],
     "opencode": [*calls("bash", description="run"), END],
     "qwen-code": [*calls("run_shell_command", is_background=False), END],
