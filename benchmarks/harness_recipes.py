@@ -1,6 +1,6 @@
 """Every recipe that ships through two iterations of `tracewheel retrain`, with the real program and a scripted policy.
 
-    python benchmarks/harness_recipes.py --programs .venv-harnesses --tokenizer DIR --json benchmarks/results/harness_recipes.json
+    python benchmarks/harness_recipes.py --tokenizer DIR --json benchmarks/results/harness_recipes.json
 
 A project is made by `tracewheel init --harness NAME`, which also writes the caps that its probe proposes, and trained as it is;
 only the numbers of tasks and episodes are smaller (`SIZES`). The base is a small model with random weights, a long window and
@@ -30,11 +30,13 @@ from measuring import emit, environment, machine, table
 
 ROOT = Path(__file__).parents[1]
 SIZES = {
-    "curation.train_tasks": 4,
-    "curation.validation_tasks": 2,
+    "curation.train_tasks": 2,
+    "curation.validation_tasks": 1,
     "curation.held_out_tasks": 2,
     "training.tasks_per_iteration": 2,
-    "rollout.group_size": 4,
+    "rollout.group_size": 2,
+    "evaluation.samples": 1,
+    "evaluation.pass_at": "[1]",
 }
 SDK_SIZES = {**SIZES, "curation.harder_tasks": 0, "training.iterations": 2, "training.validate_every": 2}
 SDKS = {
@@ -45,7 +47,13 @@ SDKS = {
     "LangGraph": ["OWN", "examples/langgraph_agent.py"],
 }
 HEADINGS = ["program", "episodes", "requests", "turns", "unmatched", "rows", "tool results", "fidelity", "success", "seconds"]
-SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 ASKED = re.compile(r"Repeat: ([\w., ]+)")
 
 

@@ -10,8 +10,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import yaml
-
 from tracewheel.config.rollout import PYTHONS
 from tracewheel.core.errors import ConfigError, InputError
 from tracewheel.core.types import Task
@@ -22,7 +20,7 @@ RECIPES = Path(__file__).parent / "recipes"
 AROUND = Path(__file__).parent / "around"
 PROGRAM_TASKS = 48
 AROUND_FIT = smollm2.Fit(demonstrations=20, iterations=4, tasks=16)
-CAP = r"(?m)^(  {}: )\d+"  # a line of the profile
+PROGRAM = re.compile(r"command: \[([\w.-]+)")  # in a recipe
 BY_RECIPE = "in an empty folder, with the request as its prompt"
 BY_US = "in this folder, with the task as JSON on its standard input, and `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` set"
 
@@ -76,7 +74,7 @@ def look_at_program(project: Project, command: str) -> tuple[list[str], list[str
             return found, [f"{error}{missing}; then: tracewheel check profile.yaml"]
     text = profile.read_text(encoding="utf-8")
     for name, value in caps.items():
-        text = re.sub(CAP.format(name), rf"\g<1>{value}", text, count=1)
+        text = text.replace(f"\n  {name}: {getattr(config.rollout, name)}", f"\n  {name}: {value}", 1)
         found.append(f"rollout.{name}: {value}, so that it finds room; written into profile.yaml")
     profile.write_text(text, encoding="utf-8")
     return found, []
@@ -84,11 +82,11 @@ def look_at_program(project: Project, command: str) -> tuple[list[str], list[str
 
 def _missing(command: str) -> str:
     """How a recipe's program is installed, where it is not, or may not be."""
-    about, _, settings = _recipe(command).partition("\n")
-    if not settings:
+    recipe = _recipe(command)
+    named = PROGRAM.search(recipe)
+    if named is None or (named[1] not in PYTHONS and shutil.which(named[1])):
         return ""
-    word = yaml.safe_load(settings)["harness"]["command"][0]
-    return "" if word not in PYTHONS and shutil.which(word) else f": {about.lstrip('# ')}"
+    return f": {recipe.splitlines()[0].lstrip('# ')}"
 
 
 def around_files(project: Project, command: str, base: Base) -> dict[str, str]:

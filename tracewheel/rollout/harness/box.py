@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -45,11 +45,15 @@ class Box:
         config: How programs are started.
         command: The program and its arguments, found.
         cwd: Its folder; None for an episode's own, or ours.
-        path: Where it finds other programs.
+        env: Its variables: where it finds other programs, and packages of Python.
         folder: A folder of the pool's own, which no program sees.
     """
 
-    def __init__(self, config: HarnessConfig, command: Sequence[str], cwd: str | None, path: str, folder: Path) -> None:
+    def __init__(
+        self, config: HarnessConfig, command: Sequence[str], cwd: str | None, env: Mapping[str, str], folder: Path
+    ) -> None:
+        path = env.get("PATH", os.defpath)
+        packages = [name for name in env.get("PYTHONPATH", "").split(os.pathsep) if name.endswith("/site-packages")]
         self._memory = config.memory_mb or MEGABYTES
         self._door = folder / "gateway"
         self.filter = ""
@@ -58,7 +62,7 @@ class Box:
             Path(self.filter).write_bytes(program)
         for name, text in FILES.items():
             (folder / name).write_text(text, encoding="utf-8")
-        roots = _outermost([*_roots(command[0], path), *_roots(_interpreter(), path)])
+        roots = _outermost([*_roots(command[0], path), *_roots(_interpreter(), path), *packages])
         self._line, self._cwd = _system(self.filter), cwd or str(Path.cwd())
         if not cwd and not any(self._cwd == root or self._cwd.startswith(f"{root}/") for root in ("/usr", "/etc", *roots)):
             self._line += ["--size", SCRATCH, "--tmpfs", self._cwd]
@@ -92,7 +96,7 @@ class Box:
         return [*line, "--", *_supervised(port, self._memory), *command]
 
 
-def box_of(config: HarnessConfig, command: Sequence[str], cwd: str | None, path: str, folder: Path) -> Box | None:
+def box_of(config: HarnessConfig, command: Sequence[str], cwd: str | None, env: Mapping[str, str], folder: Path) -> Box | None:
     """Boxes for programs, see `Box`; None where the profile or the machine has none."""
     if config.sandbox == "none":
         return None
@@ -100,7 +104,7 @@ def box_of(config: HarnessConfig, command: Sequence[str], cwd: str | None, path:
     if why:
         _say_once(f"rollout.harness.sandbox: programs run as this user, without a box: {why}")
         return None
-    return Box(config, command, cwd, path, folder)
+    return Box(config, command, cwd, env, folder)
 
 
 @cache

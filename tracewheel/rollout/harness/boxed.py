@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -100,7 +101,10 @@ def main(port: str, path: str, megabytes: str, tasks: str, *command: str) -> int
         ended, status = os.waitpid(agent, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            if code >= 0:
+                return code
+            os.write(2, f"ended by {signal.Signals(-code).name}\n".encode())
+            return 128 - code
         if wait == LOOK_SECONDS and (said := excess(int(megabytes), int(tasks))):
             os.write(2, f"{said}\n".encode())
             return OVER

@@ -84,7 +84,7 @@ class Starter:
             Where the gateway is to listen for them, too.
         """
         folder.mkdir()
-        self.box = box_of(self._config, self.command, self.cwd, self.base.get("PATH", os.defpath), folder)
+        self.box = box_of(self._config, self.command, self.cwd, self.base, folder)
         return [self.box.listen()] if self.box else []
 
     def start(self, task: Task, live: LiveEpisode, opened: Opened | None, folder: Path) -> ProgramStart:
