@@ -31,7 +31,14 @@ FILES = {
     "hosts": "127.0.0.1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-CERTIFICATES = ("/etc/ssl", "/etc/pki", "/etc/ca-certificates")  # clients read them, whomever they talk to
+# Clients read certificates, whomever they talk to; keys lie beside them.
+CERTIFICATES = (
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates",
+)
 PARTS = ("bin", "lib", "lib64", "libexec")  # of a folder in whose `bin` a program lies
 SHEBANG = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?")
 LONGEST_CHAIN = 8
@@ -76,7 +83,7 @@ class Box:
             self._line += _read_only(cwd)
         start = Path(self._cwd)
         for named in config.code or [word for word in command[1:] if (start / word).is_file()]:
-            self._line += _read_only(str((start / named).absolute()))
+            self._line += _read_only(os.path.normpath(start / named))
 
     def listen(self) -> socket.socket:
         """The socket by which boxes reach the gateway."""

@@ -114,7 +114,7 @@ class HarnessPool:
 
     @property
     def cpu_seconds(self) -> float:
-        """What the programs that have ended took."""
+        """What the programs that have ended took, but for those in boxes."""
         return self._programs.cpu_seconds
 
     @property

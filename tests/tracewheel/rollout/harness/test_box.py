@@ -1,6 +1,7 @@
 """Programs in boxes: what they cannot see, reach, use up or leave behind. Each is a real process in a real box."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,7 @@ tell({{
 
 
 @boxed
-def test_nothing_leaks_into_the_next_episode(run):
+def test_nothing_leaks_into_the_next_episode(run, tmp_path):
     text = """
 import pathlib, tempfile
 folders = ["/tmp", "/dev/shm", os.getcwd(), os.environ["TMPDIR"], os.environ["HOME"]]
@@ -101,6 +102,8 @@ tell({"seen": seen, "wrote": wrote})
 """
     found = [told(episode) for episode in run(text, samples=3, concurrency=1)]
     assert found == [{"seen": [], "wrote": 5}] * 3
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(str(tmp_path).encode() in line for line in lines), "what it left running ends with its box"
 
 
 @boxed
