@@ -32,8 +32,8 @@ AGENT = str(Path(__file__).parents[1] / "examples" / "openai_agent.py")
 COMMAND = ["python", AGENT]
 SIDES: dict[str, dict[str, Any] | None] = {
     "built-in loop": None,
-    "program": {"command": COMMAND},
-    "program, preloaded": {"command": COMMAND, "preload": ["openai.resources.chat", "httpx"]},
+    "program": {"command": COMMAND, "sandbox": "none"},  # a box tells nobody what ran in it took
+    "program, preloaded": {"command": COMMAND, "sandbox": "none", "preload": ["openai.resources.chat", "httpx"]},
 }
 HEADINGS = ["side", "CPU s an episode", "of it programs", "ratio", "turns", "tokens"]
 

@@ -49,6 +49,12 @@ PUBLIC = {
         "Positive",
         "Strict",
     ),
+    "tracewheel.core.box_calls": ("seccomp_program",),
+    "tracewheel.core.box_folders": (
+        "bound_folders",
+        "hidden_folders",
+        "masked_files",
+    ),
     "tracewheel.core.endings": (
         "ending",
         "failed_by",

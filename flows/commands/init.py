@@ -68,14 +68,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         kind, found = "logs", [line.replace("`", "") for line in described(finding)]
         problems = finding.problems
     else:
-        from tracewheel.projects.project import (
-            AROUND_FIT,
-            SAMPLE_FIT,
-            around_files,
-            copied_base,
-            sample_files,
-            smollm2_base,
-        )
+        from tracewheel.projects.program import AROUND_FIT, around_files, look_at_program
+        from tracewheel.projects.project import SAMPLE_FIT, copied_base, sample_files, smollm2_base
 
         kind, found, problems = "sample" if options.harness is None else "harness", [], []
         fit = SAMPLE_FIT if kind == "sample" else AROUND_FIT
@@ -84,6 +78,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         files = project.write(texts, base.files)
     if base.fit:
         smollm2.convert(project.folder / "base", _say)
+    if kind == "harness":
+        found, problems = look_at_program(project, options.harness)
     return {"out": options.project, "kind": kind, "base": base.name, "files": files, "found": found, "problems": problems}
 
 

@@ -107,8 +107,10 @@ class HarnessConfig(Strict):
     variable (`TRACEWHEEL_TASK`). `tools`: how the episode's environment is served beside it, over HTTP or MCP; with `none` the
     program has its own tools, no environment is made, and verifiers see only what the program says.
 
-    `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and,
-    where `memory_mb` is set, that much address space. Of what it prints the last 64 KiB are kept. With `preload`,
+    `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and
+    `memory_mb` of memory. Of what it prints the last 64 KiB are kept. With `sandbox: auto` it runs in a box of bubblewrap where
+    the machine has it: the system, the program and its `code` are there read-only, its episode's folder to write, and no
+    network but the gateway. With `preload`,
     Python modules are imported once, and each program starts as a fork of that process: it saves an agent on a large SDK most
     of its start.
 
@@ -130,6 +132,7 @@ class HarnessConfig(Strict):
     seconds: Positive = 600.0
     max_requests: Count = 200
     memory_mb: Count | None = None
+    sandbox: Literal["auto", "none"] = "auto"
     preload: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -178,6 +178,7 @@ class AppServer:
         host: Where to listen.
         port: 0 for any free one.
         whole: Seconds in which a request must have come whole.
+        sockets: Where else it listens.
 
     Attributes:
         loop: Where the application's coroutines run, once it serves.
@@ -186,7 +187,9 @@ class AppServer:
         InputError: the port is taken or not allowed.
     """
 
-    def __init__(self, app: Starlette, host: str, port: int, whole: float = Limits.whole) -> None:
+    def __init__(
+        self, app: Starlette, host: str, port: int, whole: float = Limits.whole, sockets: Sequence[socket.socket] = ()
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, port), family=family, backlog=1024)
@@ -194,6 +197,7 @@ class AppServer:
             raise InputError(f"cannot listen on {host}:{port}: {error}") from error
         # asyncio does it only for sockets that name their protocol: an answer's body would wait 40 ms behind its head.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sockets = [self._socket, *sockets]
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             app,
@@ -235,7 +239,8 @@ class AppServer:
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP)
-        self._socket.close()
+        for one in self._sockets:
+            one.close()
 
     def url(self, episode: str | None = None) -> str:
         """The address; of a gateway, the base URL for Anthropic's clients, where an episode may have its own."""
@@ -247,7 +252,7 @@ class AppServer:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        await self._server.serve(sockets=[self._socket])
+        await self._server.serve(sockets=self._sockets)
 
 
 class GatewayServer(AppServer):
@@ -262,16 +267,23 @@ class GatewayServer(AppServer):
         port: 0 for any free one.
         limits: Of requests and streams.
         routes: More paths, which go before the door's.
+        sockets: Where else it listens.
 
     Raises:
         InputError: the port is taken or not allowed.
     """
 
     def __init__(
-        self, door: Door, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()
+        self,
+        door: Door,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: Limits | None = None,
+        routes: Sequence[BaseRoute] = (),
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         limits = limits or Limits()
-        super().__init__(create_app(door, limits, routes), host, port, limits.whole)
+        super().__init__(create_app(door, limits, routes), host, port, limits.whole, sockets)
 
     def openai_url(self, episode: str | None = None) -> str:
         """The base URL for OpenAI's clients."""

@@ -9,6 +9,7 @@ left out by the profile's wish, and count in neither.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from tracewheel.learner.trajectory_table import TrajectoryTable
 
+COUNTED = ("dropped.", "refused.")  # of requests: what of them was left out, and what they were refused for
+MOST_COUNTED = 24  # the names are the programs', and a metric for each is kept
 FIDELITY, TOKENS, ROWS = "fidelity", "fidelity_tokens", "fidelity_rows"
 
 
@@ -48,6 +51,7 @@ def token_figures(trajectories: pd.DataFrame) -> dict[str, float]:
         "requests_refused": float(asked["refused"]),
         "requests_unmatched": float(asked["unmatched"]),
         "lost_tokens": float(asked["lost_tokens"]),
+        **_counted(asked),
         **{f"branches_{reason}": float(reasons[reason]) for reason in get_args(BranchReason) if reason and reasons[reason]},
     }
 
@@ -89,6 +93,15 @@ def _rows_agree(logprobs: Any, mask: Any, proximal: Tensor, current: Tensor, for
         if len(own):
             found.append(bool(own.mean() <= tolerance))  # NaN does not agree
     return found
+
+
+def _counted(asked: Counter[str]) -> dict[str, float]:
+    """The requests by what of them was left out or refused, under names that are a metric's, without places in lists."""
+    found: Counter[str] = Counter()
+    for name, count in asked.items():
+        if name.startswith(COUNTED):
+            found[re.sub(r"[^\w./ -]", "_", re.sub(r"\[\d*\]", "", name), flags=re.ASCII)] += count
+    return {name: float(count) for name, count in sorted(found.most_common(MOST_COUNTED))}
 
 
 def _requests(episodes: pd.DataFrame) -> Counter[str]:

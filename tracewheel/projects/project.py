@@ -23,7 +23,7 @@ from tracewheel.environments.base import play_calls
 from tracewheel.projects import smollm2
 from tracewheel.projects.sample.environment import FileDesk
 
-TEMPLATES, RECIPES = Path(__file__).parent / "templates", Path(__file__).parent / "recipes"
+TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Files = Mapping[str, str]
 SCRIPTS = Path(sys.executable).parent  # where the command that runs is, which need not be on the path
@@ -291,68 +291,3 @@ def sample_files(project: Project, base: Base) -> dict[str, str]:
         **package,
         **{f"logs/{name}": text for name, text in logs.items()},
     }
-
-
-AROUND = Path(__file__).parent / "around"
-PROGRAM_TASKS = 48
-
-
-AROUND_FIT = smollm2.Fit(demonstrations=20, iterations=4, tasks=16)
-
-
-def _harness(command: str) -> str:
-    """The value of `rollout.harness`: of a recipe that ships, or around a command."""
-    recipe = RECIPES / f"{command}.yaml"
-    if recipe in RECIPES.glob("*.yaml"):
-        lines = recipe.read_text(encoding="utf-8").splitlines()
-        return "\n".join([lines[0], *(f"  {line}" for line in lines[2:]), "    concurrency: 8"])
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise InputError(f"--harness {command}: {error}") from error
-    if not words:
-        raise InputError("--harness: give the program's command, as in 'python agent.py'")
-    return f"{{ command: {json.dumps(words)}, tools: none, concurrency: 8, seconds: 120 }}"
-
-
-def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
-    """The files of the project, by their paths in its folder.
-
-    Args:
-        project: The project.
-        command: The program with its arguments, as a shell would read it; paths in it are from the project's folder.
-        base: The model to train.
-
-    Raises:
-        InputError: the command is empty, or has a quote without its end.
-    """
-    harness = _harness(command)
-    package = {
-        f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
-            "tracewheel.projects.around", project.package
-        )
-        for file in sorted(AROUND.glob("*.py"))
-    }
-    return {
-        "README.md": project.fill("around_README.md", COMMAND=command, ABOUT_BASE=base.about),
-        "profile.yaml": project.fill(
-            "around_profile.yaml", SETTINGS_OF_BASE=base.settings(project, "around_tiny.yaml", harness)
-        ),
-        "tasks.jsonl": task_lines(f"{project.package}.tasks:Questions"),
-        ".gitignore": ignored(base),
-        **package,
-    }
-
-
-def task_lines(kind: str, seed: int = 0) -> str:
-    """Sample tasks, in words of the tiny base: each once with a right and once with a wrong reply. Equal calls, equal bytes."""
-    rng, lines = random.Random(f"around-{seed}"), []
-    for _ in range(PROGRAM_TASKS):
-        names = [stem + rng.choice(KINDS) for stem in rng.sample(STEMS, 3)]
-        for said in (names, names[:-1]):
-            messages = [
-                {"role": "user", "content": f"Repeat: {', '.join(names)}"},
-                {"role": "assistant", "content": ", ".join(said)},
-            ]
-            lines.append(json.dumps({"messages": messages, "environment": {"kind": kind, "answer": ", ".join(names)}}))
-    return "\n".join(lines) + "\n"

@@ -56,7 +56,13 @@ def test_each_agent_is_a_row_in_a_group_of_its_own_with_its_own_reward():
 
 
 def test_the_share_of_tokens_counts_what_was_lost_or_not_scored():
-    asked = {"asked": 5, "refused": 1, "unmatched": 2, "lost_tokens": 4}
+    counts = {
+        "dropped.tools.web_search": 5,
+        "refused.messages[0].content": 1,
+        "refused.messages[7].content": 2,
+        "refused.ä\n": 1,
+    }
+    asked = {"asked": 5, "refused": 1, "unmatched": 2, "lost_tokens": 4, **counts}
     branches = [{"reason": ""}, {"reason": "retry"}]
     table = pd.DataFrame(
         [
@@ -69,6 +75,8 @@ def test_the_share_of_tokens_counts_what_was_lost_or_not_scored():
     found = token_figures(table)
     assert found["fidelity_tokens"] == 4 / (4 + 4 + 4)
     assert (found["requests_unmatched"], found["branches_retry"]) == (2, 1) and "branches_edited" not in found
+    counted = {name: value for name, value in found.items() if name.startswith(("dropped.", "refused."))}
+    assert counted == {"dropped.tools.web_search": 5, "refused.messages.content": 3, "refused.__": 1}, "names of a metric"
     assert with_fidelity(found)["fidelity"] == found["fidelity_tokens"]
 
 

@@ -287,8 +287,12 @@ class TestSmolLM2:
 
 
 class TestAroundAProgram:
-    def test_a_recipe_stands_in_the_profile(self, tmp_path):
+    def test_a_recipe_stands_in_the_profile(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
         assert main(["init", str(tmp_path / "my-agent"), "--harness", "codex"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "no program 'codex'" in said and "npm install --global @openai/codex; then: tracewheel check" in said
+        assert "its prompt" in (tmp_path / "my-agent" / "README.md").read_text()
         text = (tmp_path / "my-agent" / "profile.yaml").read_text()
         harness = RetrainConfig.model_validate(yaml.safe_load(text)).rollout.harness
         assert harness.command[0] == "codex" and harness.cwd == "{workdir}" and harness.concurrency == 8
@@ -312,6 +316,25 @@ class TestAroundAProgram:
         assert main([*asked, *more]) == 0
         trajectories = pd.read_parquet(tmp_path / "rollout" / "trajectories.parquet")
         assert set(trajectories["stop_reason"]) == {"finished"}, trajectories["detail"].tolist()
+
+    @pytest.mark.parametrize(
+        ("length", "said", "caps"),
+        [
+            (1, "1 requests, the first of", (400, 48)),
+            (60, "rollout.max_turn_tokens: 512, so that", (2048, 512)),
+            (900, "window is 2048: use a base with a longer one", (400, 48)),
+        ],
+    )
+    def test_its_program_is_started_once_and_the_profile_gets_the_caps_that_it_needs(
+        self, length, said, caps, tmp_path, capsys
+    ):
+        agent = tmp_path / "agent.py"
+        asked = f'[{{"role": "system", "content": "a longer text " * {length}}}] + task["messages"]'
+        agent.write_text(PROGRAM.replace('task["messages"]', asked))
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", f"python {agent}"]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
+        rollout = RetrainConfig.model_validate(yaml.safe_load((tmp_path / "my-agent" / "profile.yaml").read_text())).rollout
+        assert (rollout.max_tokens, rollout.max_turn_tokens) == caps
 
     @pytest.mark.parametrize("command", ["", "python 'agent.py"])
     def test_a_command_that_is_none_is_refused(self, command, tmp_path):

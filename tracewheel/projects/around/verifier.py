@@ -11,7 +11,7 @@ class RightAnswer:
     kind = "tracewheel.projects.around.verifier:RightAnswer"
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        """1 for the answer and 0 for anything else; what was taken for the answer is kept beside the score."""
+        """1 where the last line is the answer, else 0; what was taken for the answer is kept beside the score."""
         printed = episode.final_state.get("program", {}).get("output", "")  # of a program; a logged line has its last message
-        said = (printed or episode.final_text).strip()
+        said = (printed or episode.final_text).strip().rpartition("\n")[2].strip()
         return Verdict(float(said == task.goal["answer"]), {}, answer=said[:200])

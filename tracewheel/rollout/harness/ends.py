@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import signal
+import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
@@ -80,10 +82,11 @@ def said_state(end: ProgramEnd | None, result: Path) -> dict[str, Any]:
     """What verifiers see of the program itself: `output`, `exit_code`, and `result` where it has written one."""
     state: dict[str, Any] = {"output": end.output if end else "", "exit_code": end.exit_code if end else None}
     try:
-        written = result.read_bytes() if result.is_file() and result.stat().st_size <= LARGEST_RESULT else None
+        with open(os.open(result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # a program may leave anything
+            written = file.read(LARGEST_RESULT + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
-        written = None
-    if written is None:
+        return state
+    if written is None or len(written) > LARGEST_RESULT:
         return state
     text = written.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     try:

@@ -32,6 +32,7 @@ ORDER = struct.Struct("=cQ")
 START, KILL = b"S", b"K"
 NOT_STARTED = 127
 INTERRUPTED = 130
+FILTER = 3  # the descriptor of a box's filter
 PR_SET_CHILD_SUBREAPER = 36
 SWEEPS = 100  # how often what has left its group is looked for, at the end
 
@@ -126,6 +127,10 @@ def run(start: dict[str, Any], forked: bool) -> NoReturn:
     for descriptor in {given, *start["descriptors"]} - {0, 1, 2}:
         os.close(descriptor)
     try:
+        if start["filter"]:
+            opened = os.open(start["filter"], os.O_RDONLY)
+            os.dup2(opened, FILTER)
+            os.set_inheritable(FILTER, True)
         if start["cwd"]:
             os.chdir(start["cwd"])
         if start["memory"]:

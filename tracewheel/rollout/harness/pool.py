@@ -88,7 +88,8 @@ class HarnessPool:
             made.callback(self._engine.close)
             self._gateway = Gateway(self._engine, renderer, config)
             self._door = ToolDoor()
-            server = made.enter_context(GatewayServer(self._gateway, routes=self._door.routes()))
+            sockets = self._starter.make_box(self._folder / "box")
+            server = made.enter_context(GatewayServer(self._gateway, routes=self._door.routes(), sockets=sockets))
             self._gateway.address, self._loop = server.url(), server.loop
             self._threads = WorldThreads(config.tool_threads or 1, self._loop)
             made.callback(self._loop.call_soon_threadsafe, self._threads.close)
@@ -113,7 +114,7 @@ class HarnessPool:
 
     @property
     def cpu_seconds(self) -> float:
-        """What the programs that have ended took."""
+        """What the programs that have ended took, but for those in boxes."""
         return self._programs.cpu_seconds
 
     @property

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SAYS = "I am ready."  # a policy without weights: the probe is about the program
 ROOM, REQUESTS, SECONDS = 1_000_000, 20, 120.0  # of the probe, whatever the profile's caps are
 STEP = 1024  # tokens that a proposed cap is a multiple of
+TURN = 512  # tokens of a turn in which a program with a long prompt can write a small file
 SHOWN = 8  # tools
 
 
@@ -86,9 +87,21 @@ def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
     Raises:
         ConfigError: the program cannot be started, gets no answer, or its first request is over the caps.
     """
+    probed = observe(config, next(iter(tasks)))
+    if caps := proposed_caps(probed, config):
+        told = " and ".join(f"rollout.{name} to {value}" for name, value in caps.items())
+        raise ConfigError(f"{_too_long(probed, config)}: set {told}, so that its turns and results find room, too")
+    return probed
+
+
+def observe(config: RolloutSections, task: Task) -> Probed:
+    """The same whatever the caps are.
+
+    Raises:
+        ConfigError: the program cannot be started, or gets no answer.
+    """
     renderer, rollout = policy_renderer(config.policy), config.rollout
     assert rollout.harness is not None
-    task = next(iter(tasks))
     limits = {"seconds": min(SECONDS, rollout.harness.seconds), "max_requests": REQUESTS}
     caps = {"max_tokens": ROOM, "max_turns": REQUESTS, "harness": rollout.harness.model_copy(update=limits)}
     with HarnessPool(
@@ -102,16 +115,31 @@ def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
     probed = Probed(ended[0][1], live.first, live.largest, tuple(sorted(live.tools)))
     if not probed.episode.turns:
         raise ConfigError(f"rollout.harness.command: {probed.episode.detail}")
-    needed = probed.first + rollout.max_turn_tokens
-    if needed > rollout.max_tokens:
-        said = f"the program's first request has {probed.first} tokens, and rollout.max_tokens is {rollout.max_tokens}"
-        window = window_of(config.policy.base)
-        if window and needed > window:
-            raise ConfigError(f"{said}; the base's window is {window}: use a base with a longer one, or a shorter prompt")
-        cap = -(-2 * needed // STEP) * STEP  # as much again for its turns and what its tools say
-        cap = min(cap, window) if window else cap
-        raise ConfigError(f"{said}: set rollout.max_tokens to {cap}, so that its turns and results find room, too")
     return probed
+
+
+def proposed_caps(probed: Probed, config: RolloutSections) -> dict[str, int]:
+    """Settings of `rollout` that leave room for the program; none where the profile's do.
+
+    Raises:
+        ConfigError: the base's window is too short for it.
+    """
+    rollout, window = config.rollout, window_of(config.policy.base)
+    if probed.first + rollout.max_turn_tokens <= rollout.max_tokens:
+        return {}
+    turn = max(rollout.max_turn_tokens, TURN)
+    needed = probed.first + turn
+    if window and needed > window:
+        raise ConfigError(
+            f"{_too_long(probed, config)}; the base's window is {window}: use a base with a longer one, or a shorter prompt"
+        )
+    cap = -(-2 * needed // STEP) * STEP  # as much again for its turns and what its tools say
+    caps = {"max_tokens": min(cap, window) if window else cap}
+    return caps if turn == rollout.max_turn_tokens else {**caps, "max_turn_tokens": turn}
+
+
+def _too_long(probed: Probed, config: RolloutSections) -> str:
+    return f"the program's first request has {probed.first} tokens, and rollout.max_tokens is {config.rollout.max_tokens}"
 
 
 def _of_kind(asked: dict[str, int], kind: str) -> str:

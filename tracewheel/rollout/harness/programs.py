@@ -41,6 +41,7 @@ class ProgramStart:
         seconds: How long it may take.
         output_bytes: How much of its output, and of its errors, is kept.
         memory: Bytes of address space that it may have; None without a limit.
+        filter: A file that it finds open as `launcher.FILTER`; None for none.
     """
 
     command: Sequence[str]
@@ -50,6 +51,7 @@ class ProgramStart:
     seconds: float = 600.0
     output_bytes: int = 1 << 16
     memory: int | None = None
+    filter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class Programs:
             "cwd": start.cwd,
             "stdin": start.stdin,
             "memory": start.memory,
+            "filter": start.filter,
         }
         (folder / "start.json").write_text(json.dumps(told), encoding="utf-8")
         now = time.monotonic()

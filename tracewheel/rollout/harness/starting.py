@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tracewheel.config import HarnessConfig
 from tracewheel.config.rollout import PYTHONS
@@ -17,6 +19,7 @@ from tracewheel.core.types import Task
 from tracewheel.gateway.exchange import MODEL
 from tracewheel.gateway.live_episode import LiveEpisode
 from tracewheel.rollout.episode import Opened
+from tracewheel.rollout.harness.box import Box, box_of
 from tracewheel.rollout.harness.programs import ProgramStart, find_program
 
 # Of our environment: where programs are and how texts are written. Nothing else, as it may be a secret.
@@ -57,6 +60,7 @@ class Starter:
         self.base |= {name: given[name] for name in config.pass_env} | config.env
         self.cwd = str(Path(config.cwd).resolve()) if config.cwd not in (None, f"{{{WORKDIR}}}") else None
         self.command = find_program(config.command, self.cwd, PYTHONS, self.base.get("PATH", os.defpath))
+        self.box: Box | None = None
 
     @property
     def interpreter(self) -> str:
@@ -69,6 +73,19 @@ class Starter:
         folder = Path(self.cwd or ".")
         script = self.command[1] if len(self.command) > 1 else "-m"
         return str(folder.resolve() if script == "-m" else (folder / script).resolve().parent)
+
+    def make_box(self, folder: Path) -> list[socket.socket]:
+        """Have programs start in boxes, where the profile and the machine have them.
+
+        Args:
+            folder: For the boxes' own files.
+
+        Returns:
+            Where the gateway is to listen for them, too.
+        """
+        folder.mkdir()
+        self.box = box_of(self._config, self.command, self.cwd, self.base, folder)
+        return [self.box.listen()] if self.box else []
 
     def start(self, task: Task, live: LiveEpisode, opened: Opened | None, folder: Path) -> ProgramStart:
         """What to start for an episode.
@@ -124,14 +141,18 @@ class Starter:
             written = folder / CONFIG / name
             written.parent.mkdir(parents=True, exist_ok=True)
             written.write_text(_filled(text, own), encoding="utf-8")
-        return ProgramStart(
-            [_filled(word, own) for word in self.command],
-            {name: _filled(value, own) if name in config.env else value for name, value in env.items()},
-            self.cwd if self.cwd or not config.cwd else own[WORKDIR],
-            str(file) if config.task_on == "stdin" else None,
-            config.seconds,
-            memory=config.memory_mb and config.memory_mb * MEGABYTE,
-        )
+        command = [_filled(word, own) for word in self.command]
+        env = {name: _filled(value, own) if name in config.env else value for name, value in env.items()}
+        cwd = self.cwd if self.cwd or not config.cwd else own[WORKDIR]
+        stdin = str(file) if config.task_on == "stdin" else None
+        if self.box is None:
+            return ProgramStart(
+                command, env, cwd, stdin, config.seconds, memory=config.memory_mb and config.memory_mb * MEGABYTE
+            )
+        if "HOME" not in {*config.env, *config.pass_env}:
+            env["HOME"] = own[CONFIG]  # ours is not there
+        boxed = self.box.command(command, folder, cwd, urlsplit(live.anthropic_url).port or 0)
+        return ProgramStart(boxed, env, None, stdin, config.seconds, filter=self.box.filter)
 
 
 def _filled(text: str, own: Mapping[str, str]) -> str:

@@ -2,13 +2,13 @@
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tracewheel.core.box_calls import ABSENT, ARCHITECTURES, KILLED
 from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.machine import machine_record
 from tracewheel_worlds.sandbox import BoxFile, BoxRun, Limits, SandboxConfig, make_sandbox
@@ -16,8 +16,6 @@ from tracewheel_worlds.sandbox.bubblewrap import Bubblewrap, about
 from tracewheel_worlds.sandbox.docker import Docker
 from tracewheel_worlds.sandbox.making import Checked
 from tracewheel_worlds.sandbox.self_test import EXCESSES, self_test
-from tracewheel_worlds.sandbox.system_calls import ABSENT, ARCHITECTURES, KILLED, seccomp_program
-from tracewheel_worlds.sandbox.system_folders import bound_folders, hidden_folders
 from tracewheel_worlds.sandbox.unsafe_local import UnsafeLocal
 
 boxed = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
@@ -101,14 +99,6 @@ def test_the_version_of_bubblewrap_is_looked_at(tmp_path):
         assert ("CVE-2026-87766" in about(str(program))) is warned
 
 
-def test_the_filter_is_made_for_each_machine():
-    for machine in ARCHITECTURES:
-        program = seccomp_program(machine)
-        assert len(program) % 8 == 0 and len(program) // 8 < 256
-        assert set(KILLED[machine]).isdisjoint(ABSENT[machine]) and "ptrace" in KILLED[machine]
-    assert seccomp_program("riscv64") is None
-
-
 @boxed
 @pytest.mark.skipif(platform.machine() not in ARCHITECTURES, reason="the filter knows no numbers of this machine")
 def test_each_filtered_system_call_is_stopped():
@@ -125,40 +115,6 @@ def test_each_filtered_system_call_is_stopped():
     )
     said = make_sandbox().run(["python3", "-c", program], stdin=repr(numbers).encode()).stdout.decode().split("\n")[:-1]
     assert said == [f"{name} -31" for name in numbers[0]] + [f"{name} 38" for name in numbers[1]]
-
-
-@pytest.mark.skipif(
-    not Path("/usr/include/asm-generic/unistd.h").is_file(), reason="needs the kernel's headers: apt-get install linux-libc-dev"
-)
-@pytest.mark.parametrize(
-    ("machine", "header"), [("x86_64", "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")]
-)
-def test_numbers_are_those_of_the_kernels_headers(machine, header):
-    path = Path("/usr/include", header)
-    if not path.is_file():
-        pytest.skip(f"needs the kernel's headers, {header}: apt-get install linux-libc-dev")
-    known = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text()))
-    for name, number in {**KILLED[machine], **ABSENT[machine]}.items():
-        assert int(known.get(name, number)) == number, name
-    assert sum(name in known for name in KILLED[machine]) > 30
-
-
-def test_our_own_code_is_hidden_where_it_lies_in_the_system(monkeypatch, tmp_path):
-    import tracewheel_worlds.sandbox.system_folders as module
-
-    home = tmp_path / "usr" / "src" / "app"
-    (home / "tracewheel" / "sandbox").mkdir(parents=True)
-    monkeypatch.setattr(module, "USR", str(tmp_path / "usr"))
-    monkeypatch.setattr(module, "__file__", str(home / "tracewheel" / "sandbox" / "system_folders.py"))
-    monkeypatch.chdir(tmp_path)
-    assert hidden_folders.__wrapped__() == (str(home),)
-    packages = tmp_path / "usr" / "lib" / "python3" / "site-packages"
-    (packages / "tracewheel" / "sandbox").mkdir(parents=True)
-    (packages / "numpy").mkdir()
-    (packages / "tracewheel" / "a").touch()
-    monkeypatch.setattr(module, "__file__", str(packages / "tracewheel" / "sandbox" / "system_folders.py"))
-    assert hidden_folders.__wrapped__() == (str(packages / "tracewheel"),)
-    assert "/root" not in bound_folders() and "/home" not in bound_folders()
 
 
 PROMISED = (

@@ -9,17 +9,17 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
-from tracewheel import InfrastructureError, said_version
+from tracewheel import InfrastructureError, bound_folders, hidden_folders, masked_files, said_version, seccomp_program
 from tracewheel_worlds.sandbox.archives import packed_files
 from tracewheel_worlds.sandbox.attendance import END_SECONDS, Given, attend
 from tracewheel_worlds.sandbox.base import WORKING_FOLDER, BoxFile, BoxRun, Limits
 from tracewheel_worlds.sandbox.places import places
 from tracewheel_worlds.sandbox.starting import Box, start_box
-from tracewheel_worlds.sandbox.system_calls import seccomp_program
-from tracewheel_worlds.sandbox.system_folders import bound_folders, hidden_folders, masked_files
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
+OUR_PACKAGE = str(Path(__file__).resolve().parents[1])
 NOBODY = 65534
 USER = "1000"
 VARIABLES = {"PATH": PATH, "HOME": WORKING_FOLDER, "LANG": "C.UTF-8"}
@@ -112,7 +112,7 @@ class Bubblewrap:
         ]
         line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box"]
         line += bound_folders()
-        for folder in hidden_folders():
+        for folder in hidden_folders(OUR_PACKAGE):
             line += ["--tmpfs", folder, "--remount-ro", folder]
         line += ["--proc", "/proc", "--dev", "/dev"]
         for path in masked_files():

@@ -26,6 +26,14 @@ def test_what_is_said_of_an_update(config, changed, severity, iterations):
     assert finding.evidence["lost tokens"] == changed.get("lost_tokens", 0)
 
 
+def test_what_of_requests_was_left_out_or_refused_is_listed(config):
+    updates = {1: {**METRICS, "dropped.top_k": 3.0}, 2: {**METRICS, "dropped.top_k": 4.0, "refused.messages": 1.0}}
+    finding = fidelity(RunRecords(config, [Iteration(number, pd.DataFrame(), made) for number, made in updates.items()]))
+    assert finding.evidence["fields left out or refused"] == {"dropped.top_k": 7, "refused.messages": 1}
+    plain = fidelity(RunRecords(config, [Iteration(1, pd.DataFrame(), METRICS)]))
+    assert "fields left out or refused" not in plain.evidence
+
+
 def test_a_run_without_programs_is_not_checked(config):
     assert fidelity(RunRecords(config)).severity == "not_checked"
 

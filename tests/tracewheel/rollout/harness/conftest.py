@@ -38,7 +38,7 @@ def played(engine, renderer):
 
     def run(tasks, harness=None, samples=1, seed=3, **caps):
         limits = {"max_tokens": 400, "max_turn_tokens": 48, **caps}
-        config = RolloutConfig(**limits, harness=harness and {"seconds": 60, **harness})
+        config = RolloutConfig(**limits, harness=harness and {"seconds": 60, "sandbox": "none", **harness})
         return run_episodes(engine(), renderer, config, RolloutPlan(tasks, samples=samples, seed=seed))
 
     return run

@@ -15,7 +15,7 @@ import yaml
 from tracewheel.config import HarnessConfig, RolloutConfig
 from tracewheel.core.types import Task
 from tracewheel.engines.base import Generation
-from tracewheel.projects.project import RECIPES
+from tracewheel.projects.program import RECIPES
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 ROOT = Path(__file__).parents[4]

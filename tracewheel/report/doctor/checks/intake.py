@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tracewheel.evaluation.gate import MIN_FIDELITY
+from tracewheel.learner.fidelity import COUNTED
 from tracewheel.report.doctor.finding import Finding, advice, not_checked
 from tracewheel.report.doctor.measures import severity_above
 from tracewheel.report.doctor.run_records import RunRecords
@@ -83,6 +86,11 @@ def fidelity(records: RunRecords) -> Finding:
         "unmatched requests": int(sum(unmatched.values())),
         "by_iteration": measured,
     }
+    fields: Counter[str] = Counter()  # requests by what of them was left out or refused
+    for item in records.iterations:
+        fields.update({name: int(value) for name, value in item.metrics.items() if name.startswith(COUNTED)})
+    if fields:
+        evidence["fields left out or refused"] = dict(fields)
     low = tuple(number for number, value in measured.items() if value < MIN_FIDELITY)
     edited = tuple(number for number, share in shares.items() if share >= MANY)
     if low:

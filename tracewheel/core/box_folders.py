@@ -18,7 +18,7 @@ SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache")
 OWN = ("/usr/src", "/usr/local/src", "/usr/local/etc")
 # What the kernel tells every user about the machine; bubblewrap itself makes /proc/sys, sysrq-trigger, irq and bus read-only.
 MASKED = ("/proc/cmdline", "/proc/keys", "/proc/key-users", "/proc/modules", "/proc/sched_debug")
-PACKAGES = ("tracewheel", "tracewheel_worlds", "tasks", "flows")
+PACKAGES = ("tracewheel", "tasks", "flows")
 
 
 @cache
@@ -48,18 +48,27 @@ def python_prefix() -> str:
 
 
 @cache
-def hidden_folders() -> tuple[str, ...]:
-    """Folders under /usr that a box sees empty.
+def hidden_folders(wheel: str = "", also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Folders under what a box sees that it sees empty.
 
     Environments make tasks and their solutions from seeds, so our own code would tell an agent the answers: where it is
-    installed beside the system's Python, or lies under /usr, it is hidden, and so is the folder we were started in.
+    installed beside a box's Python, or lies under what is bound, it is hidden, and so is the folder we were started in.
+
+    Args:
+        wheel: The package of a wheel that asks, as its `__path__` has it.
+        also: Folders that the box sees beside the system's.
     """
-    roots = {Path(tracewheel.__file__).resolve().parents[1], Path(__file__).resolve().parents[2]}
+    packages = [Path(tracewheel.__file__).resolve().parent, *([Path(wheel).resolve()] if wheel else [])]
     folders = {Path(folder) for folder in OWN} | {Path.cwd()}
-    for root in roots:
+    for package in packages:
+        root = package.parent
         installed = root.name in ("site-packages", "dist-packages")
-        folders |= {root / name for name in PACKAGES} if installed else {root}
+        folders |= {root / name for name in (*PACKAGES, package.name)} if installed else {root}
     bound = {USR, python_prefix() or USR}
+    for folder in also:
+        for name in ("tracewheel*", *PACKAGES[1:]):
+            folders |= {path for at in ("", "lib*/") for path in Path(folder).glob(f"{at}*/site-packages/{name}")}
+    bound |= set(also)
     return tuple(
         str(folder)
         for folder in sorted(folders)
