@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from coding_agent_world import PROGRAM, REQUEST, log_records
+from coding_agent_tasks import FAMILIES
+from coding_agent_world import PROGRAM, REQUEST, SHORT, log_records
 from measuring import emit, environment, machine, table
 
 from tracewheel.projects.project import RECIPES
@@ -42,12 +43,13 @@ BASE: dict[str, Any] = {
     "world": "coding_agent_world:WORLD",
     "complete_share": 0.0,
     "complete_families": (),
-    "batch_tokens": 6144,
+    "batch_tokens": 4608,
     "prompt_weight": 0.1,
     "replay_rows": 500,
 }
-SKILLS = {family: 1 for family in ("count", "find", "move", "replace", "unique", "total", "column", "rename")}
-RECURRING, ONCE = (72, 4), (176, 1)  # tasks and sessions of each
+# Steps and conversations: first short sessions, which teach the work, then those with the program's whole text.
+PHASES = ((SHORT, 900, 30000), ("", 400, 9000))
+RECURRING, ONCE = (48, 4), (128, 1)  # tasks and sessions of each
 POLICIES = ("warm_start_verified", "rl")
 
 
@@ -56,7 +58,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--program", type=Path, default=Path(".venv-harnesses/mini-swe-agent/bin/python"))
-    parser.add_argument("--steps", type=int, default=1400, help="of the base's training")
     parser.add_argument("--set", action="append", default=[], help="of the profile")
     parser.add_argument("--only", choices=["base"], help="end before the seeds")
     parser.add_argument("--json", type=Path, help="write the figures here, and the table beside it")
@@ -66,7 +67,7 @@ def main() -> None:
     if not PROGRAM.is_file():
         PROGRAM.write_text(json.dumps(first_request(harness), indent=1) + "\n")
     if not (ROOT / "base" / "base.json").is_file():
-        train_base(options.steps, options.threads)
+        train_base(options.threads)
     write_logs(ROOT / "sessions.jsonl")
     profile = yaml.safe_load(PROFILE.read_text())
     profile["rollout"]["harness"] = harness
@@ -108,16 +109,19 @@ def first_request(harness: dict[str, Any]) -> dict[str, Any]:
     return {"system": system, "around": user, "tools": asked[0]["tools"]}
 
 
-def train_base(steps: int, threads: int) -> None:
+def train_base(threads: int) -> None:
     """The base, from random weights."""
     from tracewheel.core.kind_table import give
     from tracewheel.demo.base_policy import train_base_policy
     from tracewheel.demo.config import BasePolicyConfig
 
-    phase = {"skills": SKILLS, "conversations": 20 * steps, "steps": steps}
+    phases = [
+        {"skills": {f"{kind}{family}": 1 for family in FAMILIES}, "conversations": conversations, "steps": steps}
+        for kind, steps, conversations in PHASES
+    ]
     give(BASE["world"])
     started = time.perf_counter()
-    train_base_policy(BasePolicyConfig(**BASE, threads=threads, phases=[phase]), ROOT / "base")
+    train_base_policy(BasePolicyConfig(**BASE, threads=threads, phases=phases), ROOT / "base")
     print(f"base: {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

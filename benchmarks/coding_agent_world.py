@@ -7,6 +7,7 @@ What the program itself says (its system prompt, what stands around the request,
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ from tracewheel.environments.base import turn_messages
 PROGRAM = Path("runs/coding-agent/program.json")
 KIND = "coding_agent_world:Shell"
 REQUEST = "THE-REQUEST"  # in what stands around it
+UNSAFE_LOCAL = "TRACEWHEEL_UNSAFE_LOCAL"
+SHORT = "short_"
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 SAYS = '{\n  "returncode": '
 FOUND = ',\n  "output": '
@@ -72,7 +75,8 @@ class Shell:
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
         if self._sandbox is None:
-            self._sandbox = make_sandbox(SandboxConfig())
+            # The sessions are our own script's: `coding_agent.py --unsafe-local` replays them without boxes, ten times as fast.
+            self._sandbox = make_sandbox(SandboxConfig(kind="unsafe_local" if os.environ.get(UNSAFE_LOCAL) else "auto"))
         command = ["sh", "-c", 'exec 2>&1; exec sh -c "$1"', "sh", args["command"]]
         run = self._sandbox.run(command, self._files, keep=True, env={"LC_ALL": "C.UTF-8"})
         self._files = dict(run.files)
@@ -121,12 +125,12 @@ def _said(command: str, files: Files) -> str:
             return _listed(files)
 
 
-def session(work: Work, rng: random.Random, shares: tuple[float, float]) -> list[dict[str, Any]]:
-    """A session as messages."""
+def session(work: Work, rng: random.Random, shares: tuple[float, float], around: str = "") -> list[dict[str, Any]]:
+    """A session as messages; `around` is what stands around the request, by default what the program writes."""
     said = program()
     messages = [
         {"role": "system", "content": said["system"]},
-        {"role": "user", "content": said["around"].replace(REQUEST, work.prompt)},
+        {"role": "user", "content": (around or said["around"]).replace(REQUEST, work.prompt)},
     ]
     for number, (command, answer) in enumerate(steps(work, rng, *shares)):
         messages += turn_messages(number, "bash", {"command": command}, None if answer is None else result(answer))
@@ -164,20 +168,14 @@ def pieces() -> set[str]:
     return own | set(chat_pieces(said["system"], said["tools"], (), "command"))
 
 
-def _skill(family: str) -> Any:
-    return lambda rng: session(FAMILIES[family](rng), rng, BASE)
-
-
 class _Sessions(World):
-    """The base's text: sessions of all families, right and wrong ones."""
-
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        return list(program()["tools"])
+    """The base's text: sessions of all families, right and wrong ones; `short_` ones without the program's instructions."""
 
     def conversation(self, rng: random.Random, skills: Any, complete_share: float, complete_families: Any) -> Any:
-        (family,) = rng.choices(list(skills), weights=list(skills.values()))
-        return session(FAMILIES[family](rng), rng, BASE), self.told
+        (skill,) = rng.choices(list(skills), weights=list(skills.values()))
+        family = skill.removeprefix(SHORT)
+        return session(FAMILIES[family](rng), rng, BASE, "" if skill == family else REQUEST), list(program()["tools"])
 
 
-WORLD = _Sessions([], pieces, {family: _skill(family) for family in FAMILIES}, lambda rng, families: [])
+SKILLS: dict[str, Any] = {f"{kind}{family}": FAMILIES[family] for kind in ("", SHORT) for family in FAMILIES}
+WORLD = _Sessions([], pieces, SKILLS, lambda rng, families: [])
