@@ -14,17 +14,19 @@ import argparse
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import yaml
 from coding_agent_tasks import FAMILIES
-from coding_agent_world import PROGRAM, REQUEST, SHORT, log_records
-from measuring import emit, environment, machine, table
+from coding_agent_world import PROGRAM, REQUEST, SHORT, UNSAFE_LOCAL, log_records
+from measuring import Meter, emit, environment, machine, table
 
 from tracewheel.projects.project import RECIPES
 
@@ -51,6 +53,8 @@ BASE: dict[str, Any] = {
 PHASES = ((SHORT, 900, 30000), ("", 400, 9000))
 RECURRING, ONCE = (48, 4), (128, 1)  # tasks and sessions of each
 POLICIES = ("warm_start_verified", "rl")
+HEADINGS = ["seed", "warm start", "after RL", "gain and the gate's interval", "p", "gate", "fidelity", "episodes", "unmatched"]
+HEADINGS += ["CPU minutes", "minutes"]
 
 
 def main() -> None:
@@ -61,7 +65,10 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="of the profile")
     parser.add_argument("--only", choices=["base"], help="end before the seeds")
     parser.add_argument("--json", type=Path, help="write the figures here, and the table beside it")
+    parser.add_argument("--unsafe-local", action="store_true", help="replay the script's own logs without boxes")
     options = parser.parse_args()
+    if options.unsafe_local:
+        os.environ[UNSAFE_LOCAL] = "1"
     ROOT.mkdir(parents=True, exist_ok=True)
     harness = recipe(options.program)
     if not PROGRAM.is_file():
@@ -83,7 +90,7 @@ def recipe(python: Path) -> dict[str, Any]:
     harness: dict[str, Any] = yaml.safe_load((RECIPES / "mini-swe-agent.yaml").read_text())["harness"]
     _, *rest = harness["command"]
     command = [str(python.absolute()), "-m", "minisweagent.run.mini", *rest]
-    return {**harness, "command": command, "preload": [*PRELOAD], "concurrency": 12, "seconds": 120}
+    return {**harness, "command": command, "preload": [*PRELOAD], "concurrency": 12, "seconds": 300}
 
 
 def first_request(harness: dict[str, Any]) -> dict[str, Any]:
@@ -138,20 +145,94 @@ def retrain(seed: int, threads: int, settings: list[str]) -> dict[str, Any]:
     folder = ROOT / f"seed-{seed}"
     summary = folder / "summary.json"
     if not summary.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
+        run = folder / "run"
+        share_curation(run / "store")
         said = [f"--set={setting}" for setting in [f"seed={seed}", *settings]]
-        command = [sys.executable, "-m", "flows.cli", "retrain", str(ROOT / "profile.yaml"), *said, "--run-dir", str(folder / "run")]
-        started = time.perf_counter()
-        done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, text=True, env=environment(threads), check=False)
+        command = [sys.executable, "-m", "flows.cli", "retrain", str(ROOT / "profile.yaml"), *said, "--run-dir", str(run)]
+        command += ["--json", *(["--unsafe-local"] if os.environ.get(UNSAFE_LOCAL) else [])]
+        with Meter() as meter:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment(threads), check=False)
         if done.returncode not in (0, 3):
             sys.exit(f"{' '.join(command)} ended with {done.returncode}")
-        summary.write_text(json.dumps({"seconds": time.perf_counter() - started, **json.loads(done.stdout)}))
-    return {"seed": seed, **json.loads(summary.read_text())}
+        spent = {"cpu_s": round(meter.cpu_s), "wall_s": round(meter.wall_s)}
+        summary.write_text(json.dumps({**spent, **json.loads(done.stdout)}))
+    return figures(seed, folder / "run", json.loads(summary.read_text()))
+
+
+def share_curation(store: Path) -> None:
+    """Take over the curated logs of another seed: they do not depend on it, and replaying them takes minutes."""
+    store.mkdir(parents=True, exist_ok=True)
+    for entry in [*ROOT.glob("*/store/ingest-*"), *ROOT.glob("*/run/store/ingest-*")][:1]:
+        for made in [entry, *entry.parent.glob("curate-*")]:
+            if made.is_dir() and not (store / made.name).exists():
+                shutil.copytree(made, store / made.name)
+
+
+def figures(seed: int, run: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """What the table and the results page show of a run, and the outcome of each held-out task before and after."""
+    gate = said["gate"]
+    rates = {
+        mode: {policy: {"rate": said[name][policy], "interval": said["intervals"][name][policy]} for policy in POLICIES}
+        for mode, name in {"greedy": "success", "sampled": "sampled"}.items()
+    }
+    kept = ("verdict", "difference", "interval", "p_value", "level", "pairs", "gained", "lost", "families", "reasons")
+    updates = [json.loads(file.read_text()) for file in sorted(run.glob("store/update-*/metrics.json"))]
+    return {
+        "seed": seed,
+        **rates,
+        "gate": {name: gate[name] for name in kept},
+        "validation": said["validation"],
+        "best_iteration": said["best_iteration"],
+        "fidelity": min((one["fidelity"] for one in updates if one.get("fidelity") is not None), default=None),
+        "episodes": episodes(run),
+        "tokens": said["tokens"],
+        "seconds": said["seconds"],
+        "cpu_s": said["cpu_s"],
+        "wall_s": said["wall_s"],
+        "tasks": outcomes(run),
+    }
+
+
+def episodes(run: Path) -> dict[str, int]:
+    """Of the training rollouts: episodes, turns, tokens, requests, unmatched ones, and episodes by stop reason."""
+    import pandas
+
+    found: Counter[str] = Counter()
+    for file in run.glob("store/rollout-*/trajectories.parquet"):
+        for row in pandas.read_parquet(file).to_dict("records"):
+            requests = json.loads(row["requests"]) if isinstance(row["requests"], str) else row["requests"]
+            found["episodes"] += 1
+            found["turns"] += len(json.loads(row["turns"]) if isinstance(row["turns"], str) else row["turns"])
+            found["tokens"] += len(row["token_ids"])
+            found["sampled"] += int(sum(row["action_mask"]))
+            found["requests"] += requests["asked"]
+            found["unmatched"] += requests["unmatched"]
+            found[f"ended {row['stop_reason']}"] += 1
+    return dict(found)
+
+
+def outcomes(run: Path) -> dict[str, dict[str, Any]]:
+    """Greedy and sampled success on each held-out task, before and after."""
+    import pandas
+
+    return {
+        file.parent.name: pandas.read_parquet(file)[["task_id", "family", "greedy", "sampled_successes"]].to_dict("list")
+        for file in run.glob("store/evaluate-*/results.parquet")
+    }
 
 
 def shown(rows: list[dict[str, Any]]) -> str:
     """The table."""
-    return table(["seed"], [[row["seed"]] for row in rows])
+    return table(HEADINGS, [line(row) for row in rows])
+
+
+def line(row: dict[str, Any]) -> list[Any]:
+    """A row of the table."""
+    rates = [" / ".join(f"{row[mode][policy]['rate']:.3f}" for mode in ("greedy", "sampled")) for policy in POLICIES]
+    gate, spent = row["gate"], row["episodes"]
+    gain = f"{gate['difference']:+.3f} ({' to '.join(f'{end:+.3f}' for end in gate['interval'])})"
+    seen = [f"{gate['p_value']:.2g}", gate["verdict"], row["fidelity"], spent["episodes"], spent["unmatched"]]
+    return [row["seed"], *rates, gain, *seen, f"{row['cpu_s'] / 60:.1f}", f"{row['wall_s'] / 60:.1f}"]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The files of a task whose program has tools of its own: in its folder when it starts, and what the folder holds at the end."""
+"""The folder of a program that has tools of its own: the task's files at the start, and what it holds at the end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def lay_out(task: Task, folder: Path) -> None:
         path = PurePosixPath(name)
         if not isinstance(text, str) or path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
             raise ConfigError(
-                f"rollout.harness: initial_state.files[{name!r}] of task {task.id} is no text at a path in a folder: it cannot lie "
-                "in {workdir} for the program"
+                f"rollout.harness: initial_state.files[{name!r}] of task {task.id} is no text at a path in a folder, so it "
+                "cannot lie in {workdir}"
             )
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
