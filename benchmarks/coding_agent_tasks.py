@@ -1,7 +1,7 @@
 """Small terminal tasks of eight families, each with a careful way to do it and a hasty one that is right by luck alone.
 
-The hasty way suffices in `LUCK` of the tasks, and nothing in the request says in which: a count of lines that also counts longer
-words, the second column whatever the table's head says, a replacement that takes the first place of each line.
+The hasty way suffices in `LUCK` of the tasks, and nothing in the request says in which: a count of lines that also counts
+longer words, the second column whatever the table's head says, a replacement that takes the first place of each line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from dataclasses import dataclass
 
 Files = dict[str, str]
 LUCK = 0.3
-WORDS = ("amber birch cedar ember fern hazel iris jade kelp lark mint olive pearl quartz robin sage topaz violet willow zinc").split()
-STEMS = ("notes memo plan draft diary visits trips guests orders stock items people sales report budget letters").split()
+WORDS = (
+    "amber", "birch", "cedar", "ember", "fern", "hazel", "iris", "jade", "kelp", "lark", "mint", "olive", "pearl", "quartz",
+    "robin", "sage", "topaz", "violet", "willow", "zinc",
+)  # fmt: skip
+STEMS = (
+    "notes", "memo", "plan", "draft", "diary", "visits", "trips", "guests", "orders", "stock", "items", "people", "sales",
+    "report", "budget", "letters",
+)  # fmt: skip
 ENDINGS, OUTS, FOLDERS = ("txt", "md", "log"), ("answer", "result", "found", "output"), ("done", "kept", "picked", "archive")
 COLUMNS = ("price", "count", "weight", "age", "score")
 
@@ -257,7 +263,8 @@ FAMILIES: dict[str, Callable[[random.Random], Work]] = {
 FRAGMENTS = (
     "grep -cw |grep -c |grep -lw |grep -l |grep | *.txt > | *.txt) | *.txt| > |sed -i 's/|/g' |/' |sort -u |sort |cat |ls|ls |"
     "awk -F, '{s+=$|} END {print s}' |tail -n +2 | | cut -d, -f|mkdir -p | && mv $(|for f in *.|; do mv $f ${f%.|}.|; done|mv |"
-    "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|Write how many lines of | have the word | to |Write the name of the file that has the word |"
-    "Move the files that have the word |Replace every | in | with |Write the distinct lines of | in order to |"
-    "Write the sum of the column | of |Write the values of the column |Rename every .| file so that it ends in .|name,"
+    "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|Write how many lines of | have the word | to |"
+    "Write the name of the file that has the word |Move the files that have the word |Replace every | in | with |"
+    "Write the distinct lines of | in order to |Write the sum of the column | of |Write the values of the column |"
+    "Rename every .| file so that it ends in .|name,"
 )

@@ -1,4 +1,4 @@
-"""mini-swe-agent's sessions on the tasks of `coding_agent_tasks.py`: an environment that replays them, logs, and text for a base.
+"""mini-swe-agent's sessions on the tasks of `coding_agent_tasks.py`: a world that replays them, logs, and text for a base.
 
 What the program itself says (its system prompt, what stands around the request, its tool) is read from `PROGRAM`, which
 `coding_agent.py` writes from the program's own first request.
@@ -10,20 +10,22 @@ import json
 import os
 import random
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from coding_agent_tasks import COLUMNS, ENDINGS, FAMILIES, FOLDERS, FRAGMENTS, OUTS, STEMS, WORDS, Files, Work
-from tracewheel_worlds.box_state import box_files, stored_file
-from tracewheel_worlds.sandbox import Sandbox, SandboxConfig, make_sandbox
 
 from tracewheel.core.types import Task, content_hash
 from tracewheel.demo.base_tokenizer import chat_pieces
 from tracewheel.demo.worlds import World
 from tracewheel.environments import Observation
 from tracewheel.environments.base import turn_messages
+from tracewheel_worlds.box_state import box_files, stored_file
+from tracewheel_worlds.sandbox import SandboxConfig, make_sandbox
 
 PROGRAM = Path("runs/coding-agent/program.json")
 KIND = "coding_agent_world:Shell"
@@ -57,9 +59,6 @@ class Shell:
     kind = KIND
     verifiers = ("final_files",)
 
-    def __init__(self) -> None:
-        self._sandbox: Sandbox | None = None
-
     @property
     def system_prompt(self) -> str:
         return str(program()["system"])
@@ -71,20 +70,39 @@ class Shell:
         return list(program()["tools"])
 
     def reset(self, task: Task) -> None:
-        self._files = box_files(task.initial_state["files"])
+        self._files: Files = dict(task.initial_state["files"])
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
-        if self._sandbox is None:
-            # The sessions are our own script's: `coding_agent.py --unsafe-local` replays them without boxes, ten times as fast.
-            self._sandbox = make_sandbox(SandboxConfig(kind="unsafe_local" if os.environ.get(UNSAFE_LOCAL) else "auto"))
-        command = ["sh", "-c", 'exec 2>&1; exec sh -c "$1"', "sh", args["command"]]
-        run = self._sandbox.run(command, self._files, keep=True, env={"LC_ALL": "C.UTF-8"})
-        self._files = dict(run.files)
-        said = run.stdout.decode(errors="replace")
-        return Observation(result(said, run.exit_code or 0), error=bool(run.exit_code), done=said.strip() == SUBMIT)
+        # The sessions are our own script's: `coding_agent.py --unsafe-local` replays them without boxes, ten times as fast.
+        run = unboxed if os.environ.get(UNSAFE_LOCAL) else boxed
+        code, said, files = run(args["command"], tuple(sorted(self._files.items())))
+        self._files = dict(files)
+        return Observation(result(said, code), error=bool(code), done=said.strip() == SUBMIT)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"files": {path: stored_file(file) for path, file in self._files.items() if not file.folder}}
+        return {"files": dict(self._files)}
+
+
+@cache
+def boxed(command: str, files: tuple[tuple[str, str], ...]) -> tuple[int, str, Files]:
+    """Exit status and output of a command in a box, and the files after it."""
+    words = ["sh", "-c", 'exec 2>&1; exec sh -c "$1"', "sh", command]
+    run = make_sandbox(SandboxConfig()).run(words, box_files(dict(files)), keep=True, env={"LC_ALL": "C.UTF-8"})
+    left = {path: str(stored_file(file)) for path, file in run.files.items() if not file.folder}
+    return run.exit_code or 0, run.stdout.decode(errors="replace"), left
+
+
+@cache
+def unboxed(command: str, files: tuple[tuple[str, str], ...]) -> tuple[int, str, Files]:
+    """The same as our own user."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for path, text in files:
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text)
+        run = subprocess.run(["sh", "-c", command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        left = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+        return run.returncode, run.stdout.decode(errors="replace"), left
 
 
 def result(said: str, code: int = 0) -> str:
@@ -162,7 +180,7 @@ def pieces() -> set[str]:
     names = [*STEMS, *(f"{stem}.{ending}" for stem in STEMS for ending in (*ENDINGS, "csv")), *(f"{out}.txt" for out in OUTS)]
     words = [*WORDS, *(f" {word}" for word in WORDS), *(f"{word}s" for word in WORDS), *(f" {word}s" for word in WORDS)]
     numbers = [str(number) for number in range(150)]
-    signs = [f'{SAYS}0{FOUND}"', f"{SAYS}1{FOUND}", '\\n"\n}', '""\n}', '"\n}', "\\n", ",", ":", "/", " ", "\n", "\\u0026", "\\u003e"]
+    signs = [f'{SAYS}0{FOUND}"', f"{SAYS}1{FOUND}", '\\n"\n}', '""\n}', '"\n}', "\\n", *",:/ \n", "\\u0026", "\\u003e"]
     calls = ["<tool_call>", "</tool_call>", '"}}\n</tool_call>', '"', "{", "}"]
     own = {*fixed, *names, *words, *numbers, *signs, *calls, *COLUMNS, *FOLDERS, *FRAGMENTS.split("|")} - {""}
     return own | set(chat_pieces(said["system"], said["tools"], (), "command"))
