@@ -51,7 +51,7 @@ BASE: dict[str, Any] = {
 }
 # Steps and conversations: first short sessions, which teach the work, then those with the program's whole text.
 PHASES = ((SHORT, 900, 30000), ("", 400, 9000))
-RECURRING, ONCE = (48, 4), (128, 1)  # tasks and sessions of each
+RECURRING, ONCE = (48, 4), (88, 1)  # tasks and sessions of each
 POLICIES = ("warm_start_verified", "rl")
 HEADINGS = ["seed", "warm start", "after RL", "gain and the gate's interval", "p", "gate", "fidelity", "episodes", "unmatched"]
 HEADINGS += ["CPU minutes", "minutes"]
