@@ -105,7 +105,8 @@ class HarnessConfig(Strict):
 
     `task_on`: where the program finds its task, as JSON: on its standard input, in a file (`TRACEWHEEL_TASK_FILE`) or in a
     variable (`TRACEWHEEL_TASK`). `tools`: how the episode's environment is served beside it, over HTTP or MCP; with `none` the
-    program has its own tools, no environment is made, and verifiers see only what the program says.
+    program has its own tools, no environment is made, and verifiers see only what the program says; where it is told
+    {workdir}, this holds the task's `initial_state.files` at the start, and the final state's `files` are what it leaves there.
 
     `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and
     `memory_mb` of memory. Of what it prints the last 64 KiB are kept. With `sandbox: auto` it runs in a box of bubblewrap where

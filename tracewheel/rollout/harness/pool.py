@@ -24,8 +24,9 @@ from tracewheel.gateway.server import GatewayServer
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.rollout.episode import Ending, EpisodeLimits, EpisodeSpec, Opened, Stop
 from tracewheel.rollout.harness.ends import PROGRAM, is_cut_off, said_state, stop_of, trajectory_of
+from tracewheel.rollout.harness.folders import left_in
 from tracewheel.rollout.harness.programs import ProgramEnd, Programs
-from tracewheel.rollout.harness.starting import RESULT_FILE, Starter
+from tracewheel.rollout.harness.starting import RESULT_FILE, WORKDIR, Starter
 from tracewheel.rollout.harness.tool_door import ToolDoor
 from tracewheel.rollout.harness.worlds import OVER, LiveWorld, WorldThreads
 
@@ -227,7 +228,8 @@ class HarnessPool:
     def _end(self, number: int, running: _Running, stop: Stop) -> None:
         self._gateway.close(running.live)
         if running.world is None:
-            self._finish(number, running, Ending(stop, {}))
+            state = left_in(running.folder / WORKDIR) if self._starter.works_in_folder else {}
+            self._finish(number, running, Ending(stop, state))
         else:
             self._ask(number, self._end_world(running, running.world, stop))
 

@@ -20,6 +20,7 @@ from tracewheel.gateway.exchange import MODEL
 from tracewheel.gateway.live_episode import LiveEpisode
 from tracewheel.rollout.episode import Opened
 from tracewheel.rollout.harness.box import Box, box_of
+from tracewheel.rollout.harness.folders import lay_out
 from tracewheel.rollout.harness.programs import ProgramStart, find_program
 
 # Of our environment: where programs are and how texts are written. Nothing else, as it may be a secret.
@@ -66,6 +67,13 @@ class Starter:
     def interpreter(self) -> str:
         """The Python that preloads modules; ours where nothing is preloaded."""
         return self.command[0] if self._config.preload else sys.executable
+
+    @property
+    def works_in_folder(self) -> bool:
+        """Whether the program has tools of its own and is told its folder, which then holds the task's files."""
+        config = self._config
+        told = (config.cwd or "", *config.command, *config.env.values(), *config.files.values())
+        return config.tools == "none" and any(f"{{{WORKDIR}}}" in text for text in told)
 
     @property
     def module_path(self) -> str:
@@ -137,6 +145,8 @@ class Starter:
         }
         for name in (WORKDIR, CONFIG):
             (folder / name).mkdir()
+        if self.works_in_folder:
+            lay_out(task, folder / WORKDIR)
         for name, text in config.files.items():
             written = folder / CONFIG / name
             written.parent.mkdir(parents=True, exist_ok=True)
