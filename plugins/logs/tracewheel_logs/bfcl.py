@@ -22,7 +22,6 @@ from tracewheel import (
     build_trace,
     list_field,
     object_field,
-    parsed_json,
 )
 
 FORMAT = "bfcl"
@@ -95,7 +94,7 @@ def _answer(answer: Any, dialogue: Dialogue) -> None:
         dialogue.turn["content"] = "" if not answer else None
         for call in answer:
             for name, arguments in call.items():
-                dialogue.called(None, name, parsed_json(arguments))
+                dialogue.called(None, name, arguments)
     else:
         dialogue.text(as_text(answer))
 
