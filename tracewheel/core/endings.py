@@ -114,7 +114,10 @@ _ENDS_CUT = re.compile(
 )
 _MIDDLE_CUT = "(litellm_truncated "
 # What stands for an image or a file that a policy of text cannot see (`traces/readers/media.py`).
-_MEDIA = re.compile(r"\[(?:image|audio|video|file), [^\]\n]{0,80}(?:sha256 [0-9a-f]{16}|not in the log)\]")
+_MEDIA = re.compile(
+    r"\[(?:image|audio|video|file), [^\]\n]{0,80}(?:sha256 [0-9a-f]{16}|not in the log)\]"
+    r"|\A<(?:image|audio|video)>|<(?:image|audio|video)>\Z"  # as data sets mark the place of one that a column names
+)
 _JSON_BEGUN = re.compile(r"\s*(?:\[\s*)?\{\s*\"(?:role|parts|messages|type|content)\"\s*:")
 _TAIL = 200
 

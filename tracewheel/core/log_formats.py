@@ -38,7 +38,7 @@ TRIED = (
     "sweagent", "table", "tau_bench", "toolbench", "vercel_ai", "langchain", "langgraph", "pydantic_ai", "gemini", "bedrock",
     "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam", "agentdojo", "amp",
     "antigravity", "braintrust", "chatgpt", "codex_exec", "copilot_cli", "droid", "droid_stream", "grok", "hermes", "kimi",
-    "opencode", "opencode_run", "strands", "cursor", "pi", "chat_lines",
+    "opencode", "opencode_run", "strands", "cursor", "pi", "goose", "chat_lines",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from tracewheel import (
     build_trace,
     list_field,
     object_field,
+    read_parts,
     unreadable,
 )
 
@@ -156,16 +157,20 @@ def _call(calls: Any, dialogue: Dialogue) -> None:
 
 
 def _text(content: Any) -> str:
-    """A message's text; a structured message's JSON.
+    """A message's text, with placeholders for images, which are objects with their `data`; a structured message's JSON.
 
     Raises:
-        InvalidRecord: it holds an image.
+        InvalidRecord: it holds anything else.
     """
-    if isinstance(content, list):
-        if not all(isinstance(part, str) for part in content):
-            raise unreadable("a part", "image")
-        return "\n".join(content)
-    return as_text(content)
+    if not isinstance(content, list):
+        return as_text(content)
+    if unknown := next((part for part in content if not isinstance(part, str) and not _is_image(part)), None):
+        raise unreadable("a part", type(unknown).__name__)
+    return read_parts([part if isinstance(part, str) else {"type": "image", **part} for part in content], "\n").text or ""
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("data"), str)
 
 
 READERS = (

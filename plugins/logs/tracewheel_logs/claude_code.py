@@ -365,10 +365,17 @@ def _messages_of(turn: _Turn, *, is_last: bool) -> list[dict[str, Any]]:
     for call in calls:
         result = turn.results.get(str(call.get("id")))
         if result is not None:
-            found = read_parts([result]).results[0]
-            text = as_text(found["content"])
+            text = as_text(_shown(read_parts([result]).results[0]["content"]))
             replies.append({"role": "tool", "tool_call_id": call.get("id"), "name": call.get("name"), "content": text})
     return [*with_ending([message], turn.ended), *replies]
+
+
+def _shown(content: Any) -> Any:
+    """What the model was shown of a result, which iFlow wraps in what its window shows."""
+    if not isinstance(content, dict):
+        return content
+    response = object_field(object_field(object_field(content, "responseParts"), "functionResponse"), "response")
+    return next((response[key] for key in ("output", "error") if key in response), content)
 
 
 READERS = (

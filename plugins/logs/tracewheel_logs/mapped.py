@@ -8,9 +8,11 @@ element of the list at that path of a record. The other keys:
 | `begins` | values of the lines, or of the record, by which the format is known: one object or several |
 | `branch` | the keys of a line's id and of the line before: only what leads to the last line is read |
 | `restarts` | values of a line with which a new conversation begins, as after a compaction |
+| `records` | the path of a list of conversations in one record; the other paths begin at its elements |
 | `same` | keys that name the conversation: lines with another value are of another one, and are refused |
 | `no_result` | what stands for the result of a call where the log holds none |
 | `tools`, `fields` | paths; the first line that has something there counts |
+| `instead` | of files that hold no conversation: what they hold, and what to ingest instead |
 
 Calls without a result before the next message, which a user has interrupted, are left out and counted, as the agents do.
 """
@@ -43,7 +45,7 @@ from tracewheel import (
 )
 
 FOLDER = Path(__file__).with_name("mappings")
-KEYS = {"begins", "same", "branch", "restarts", "no_result", "tools", "fields"}
+KEYS = {"begins", "same", "branch", "restarts", "records", "no_result", "tools", "fields", "instead"}
 LONGEST_NAME = 60
 Lines = list[dict[str, Any]]
 
@@ -52,28 +54,31 @@ def __getattr__(name: str) -> tuple[Reader, ...]:
     """The readers of a format, as `copilot_cli`."""
     if not (FOLDER / f"{name}.yaml").is_file():
         raise AttributeError(name)
-    return _Mapped(name).readers()
+    given = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    return tuple(reader for one in (given if isinstance(given, list) else [given]) for reader in _Mapped(name, one).readers())
 
 
 class _Mapped:
-    """The readers of one file."""
+    """The readers of one mapping."""
 
-    def __init__(self, name: str) -> None:
-        given = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    def __init__(self, name: str, given: dict[str, Any]) -> None:
         self.name, self._own = name, {key: given.pop(key, None) for key in KEYS}
         begins = self._own["begins"]
         self._path = given.get("conversation")
         self._mapping = MappingReader(**{"name": name, "conversation": ".", **given})
         paths = [self._path or "", given.get("system") or "", self._own["tools"] or "", *(self._own["fields"] or {}).values()]
-        self._used = {path.partition(".")[0].partition("[")[0] for path in paths}
+        self._used = set(map(_top, paths))
         listed = begins if isinstance(begins, list) else [begins]
-        self._keys = [{path.partition(".")[0] for path in when} for when in listed]
+        self._keys = [set(map(_top, when)) for when in listed]
         self._begins = [MappingReader(conversation=".", when=when) for when in listed]
         self._restarts = MappingReader(conversation=".", when=self._own["restarts"]) if self._own["restarts"] else None
 
     def readers(self) -> tuple[Reader, ...]:
+        if self._own["instead"]:
+            return (Reader(self.name, self._recognises, self._refuse),)
         if self._path:
-            return (Reader(self.name, self._recognises, self._read_record, signs=Signs.NAMED),)
+            split = self._records if self._own["records"] else None
+            return (Reader(self.name, self._recognises, self._read_record, signs=Signs.NAMED, split=split),)
         return (Reader(self.name, self._recognises, self._read, "lines", split=self._split, continues=self._continues),)
 
     def _recognises(self, value: Any) -> bool:
@@ -81,7 +86,14 @@ class _Mapped:
             return False
         if not any(one.why_not(value) is None for one in self._begins):
             return False
-        return not self._path or isinstance(parsed_json(JsonPath(self._path).get(value)), list)
+        path = self._own["records"] or self._path
+        return not path or path == "." or isinstance(parsed_json(JsonPath(path).get(value)), list)
+
+    def _refuse(self, value: Any, place: Place) -> Trace:
+        raise InvalidRecord("unknown format", self._own["instead"])
+
+    def _records(self, value: Any) -> Iterator[Part]:
+        return (Part(one, None, one) for one in JsonPath(self._own["records"]).find(value))
 
     def _continues(self, value: Any) -> bool:
         return isinstance(value, dict) and (isinstance(value.get("type"), str) or self._mapping.fits(value))
@@ -98,7 +110,7 @@ class _Mapped:
                     "unknown format",
                     f"messages of several conversations by '{key}': read them with a mapping that has 'group: {key}'",
                 )
-        said = self._on_branch(list(lines))
+        said = [lines[at] for at in self._on_branch([line.value for line in lines])]
         begun = [0, *(at for at, line in enumerate(said) if at and self._restarts and self._restarts.recognises(line.value))]
         for number, (start, end) in enumerate(zip(begun, [*begun[1:], len(said)], strict=True)):
             values = [line.value for line in said[start:end]]
@@ -109,23 +121,33 @@ class _Mapped:
                 head = [line.value for line in said[: begun[1]]] if number else []
                 yield Part((values, head, number, left), said[start].line, values)
 
-    def _on_branch(self, lines: list[SessionLine]) -> list[SessionLine]:
-        """The lines that lead to the last one that has an id; a line whose parent is not there follows the one before it."""
+    def _on_branch(self, values: Lines, before: int | None = None) -> list[int]:
+        """The places that lead to the last value that has an id; one whose parent is not there follows the one before it.
+
+        Args:
+            values: Lines of a session, or elements of a record's list.
+            before: The place that leads to a value whose parent is named and not there, in place of the one before it.
+        """
         if not self._own["branch"]:
-            return lines
-        key, parent = self._own["branch"]
-        places = {identity: at for at, line in enumerate(lines) if isinstance(identity := line.value.get(key), str)}
-        at, kept = len(lines) - 1, set[int]()
+            return list(range(len(values)))
+        key, parent = map(JsonPath, self._own["branch"])
+        ids = [key.get(value) for value in values]
+        places = {identity: at for at, identity in enumerate(ids) if isinstance(identity, str)}
+        at, kept = len(values) - 1, set[int]()
         while at >= 0 and at not in kept:
             kept.add(at)
-            above = lines[at].value.get(parent)
-            repeated = at and lines[at - 1].value.get(key) == lines[at].value.get(key)
-            at = at - 1 if repeated else places.get(above, at - 1) if isinstance(above, str) else at - 1
-        return [line for at, line in enumerate(lines) if at in kept]
+            above = parent.get(values[at])
+            repeated = at and ids[at - 1] == ids[at]
+            named = isinstance(above, str) and not repeated
+            at = places.get(above, at - 1 if before is None else before) if named else at - 1
+        return sorted(kept)
 
     def _read_record(self, value: Any, place: Place) -> Trace:
         rest = {key: part for key, part in value.items() if key not in self._used}
-        return self._trace(parsed_json(JsonPath(str(self._path)).find(value)), [value], 0, {}, place, rest)
+        found = parsed_json(JsonPath(str(self._path)).find(value))
+        listed = found if isinstance(found, list) else [found]
+        said = [listed[at] for at in self._on_branch(listed, before=-1)]
+        return self._trace(said, [value], 0, {"messages of other branches": len(listed) - len(said)}, place, rest)
 
     def _read(self, value: Any, place: Place) -> Trace:
         values, head, number, left = value
@@ -154,6 +176,11 @@ class _Mapped:
                 | {"left_out": {what: count for what, count in left.items() if count}, "stretch": number or None},
             ),
         )
+
+
+def _top(path: str) -> str:
+    """The key of the record that a path begins with."""
+    return path.partition(".")[0].partition("[")[0]
 
 
 def _is_quiet(value: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from tracewheel import (
     build_trace,
     list_field,
     object_field,
+    read_parts,
     text_field,
     unreadable,
 )
@@ -127,38 +128,42 @@ def _read_part(part: dict[str, Any], dialogue: Dialogue) -> None:
 
 
 def _prompt(content: Any) -> str:
-    """A user's prompt: text, or a list of text and files.
+    """A user's prompt: text, or a list of text and files, for which placeholders stand.
 
     Raises:
-        InvalidRecord: it has a file.
+        InvalidRecord: it has anything else.
     """
     if content is None or isinstance(content, str):
         return content or ""
     texts = []
     for item in content if isinstance(content, list) else [content]:
-        text = (
-            item.get("content", item.get("text"))
-            if isinstance(item, dict) and item.get("kind") in ("text", "text-content")
-            else item
-        )
-        if isinstance(item, dict) and item.get("kind") == "cache-point":
+        kind = item.get("kind") if isinstance(item, dict) else None
+        if kind == "cache-point":
             continue
+        text = item.get("content", item.get("text")) if kind in ("text", "text-content") else _placeholder(item) or item
         if not isinstance(text, str):
-            raise unreadable("a prompt's item", item.get("kind") if isinstance(item, dict) else type(item).__name__)
+            raise unreadable("a prompt's item", kind if isinstance(item, dict) else type(item).__name__)
         texts.append(text)
     return "\n".join(texts)
 
 
-def _plain(content: Any) -> Any:
-    """A result; one that holds a file is not text.
+def _placeholder(item: Any) -> str | None:
+    """What stands for a file; None for anything else."""
+    kind = item.get("kind") if isinstance(item, dict) else None
+    if kind == "binary":
+        kind = as_text(item.get("media_type")).partition("/")[0]
+    elif not isinstance(kind, str) or not kind.endswith("-url"):
+        return None
+    kind = kind.removesuffix("-url")
+    media = {key: part for key, part in item.items() if key in ("data", "url") or (key == "media_type" and kind != "text")}
+    return read_parts({"type": kind if kind in ("image", "audio", "video") else "file", **media}).text
 
-    Raises:
-        InvalidRecord: it has a file.
-    """
-    for item in content if isinstance(content, list) else [content]:
-        if isinstance(item, dict) and item.get("kind") in ("binary", "image-url", "audio-url", "video-url", "document-url"):
-            raise unreadable("a result", item["kind"])
-    return content
+
+def _plain(content: Any) -> Any:
+    """A result, with placeholders for files."""
+    if isinstance(content, list):
+        return [_placeholder(item) or item for item in content]
+    return _placeholder(content) or content
 
 
 READERS = (

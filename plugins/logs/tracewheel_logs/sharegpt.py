@@ -71,7 +71,11 @@ def read(value: Any, place: Place) -> Trace:
     Raises:
         InvalidRecord: it cannot be read.
     """
-    messages, tools = conversation(message_list(value, "conversations"), value.get("tools"), value.get("system"))
+    turns = message_list(value, "conversations")
+    chosen = value.get("chosen")
+    if isinstance(chosen, dict) and "value" in chosen:  # of a row of preferences
+        turns = [*turns, chosen]
+    messages, tools = conversation(turns, value.get("tools"), value.get("system"))
     return build_trace(
         FORMAT,
         place,
@@ -79,7 +83,7 @@ def read(value: Any, place: Place) -> Trace:
             messages,
             tools=tools,
             outcome=reward_field(value, "reward"),
-            info={key: part for key, part in value.items() if key not in READ},
+            info={key: part for key, part in value.items() if key not in READ and part is not chosen},
         ),
     )
 

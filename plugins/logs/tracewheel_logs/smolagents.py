@@ -80,9 +80,7 @@ def _append(messages: list[dict[str, Any]], step: dict[str, Any]) -> None:
     if isinstance(step.get("system_prompt"), str):
         messages.append({"role": "system", "content": step["system_prompt"]})
     elif step.keys() >= TASK:
-        if step["task_images"]:
-            raise InvalidRecord("content is not text", "the task has images")
-        messages.append({"role": "user", "content": as_text(step["task"])})
+        messages.append({"role": "user", "content": "\n".join([as_text(step["task"]), *_images(step["task_images"])])})
     else:
         _add_system(messages, step)
         messages += _planned(step) if step.keys() >= PLAN else _acted(step)
@@ -107,8 +105,8 @@ def _acted(step: dict[str, Any]) -> list[dict[str, Any]]:
     mark = "" if calls else "Observation:\n"
     seen = [mark + as_text(step["observations"])] if step.get("observations") is not None else []
     seen += [f"Error:\n{as_text(error.get('message'))}"] if error else []
-    if step.get("observations_images"):
-        raise InvalidRecord("content is not text", f"the observation of step {step.get('step_number')} has images")
+    if images := _images(step.get("observations_images")):
+        seen[-1:] = ["\n".join([*seen[-1:], *images])]
     if not calls:
         turn = [{"role": "assistant", "content": text}] if text is not None else []
         return turn + [{"role": "user", "content": one} for one in seen]
@@ -118,6 +116,12 @@ def _acted(step: dict[str, Any]) -> list[dict[str, Any]]:
     texts = [""] * (len(calls) - 1) + ["\n".join(seen)]
     replies = zip(calls, texts, strict=True)
     return messages + [{"role": "tool", "tool_call_id": call["id"], "content": one} for call, one in replies]
+
+
+def _images(images: Any) -> list[str]:
+    """Placeholders for images, which are there as text, if at all."""
+    parts = [{"type": "image", "data": as_text(image)} for image in images or ()]
+    return [read_parts(part).text or "" for part in parts]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Reads rows of tables with a column that holds a conversation, as data sets in Parquet and JSONL have them.
 
 The conversation is a list of messages or its JSON text (SWE-smith's `messages`, Toucan's `messages`, `trajectory` and
-others). Other columns are fields, by their usual names, or go to `info`. Values that Parquet fills in as null are left out.
+others), or a question and its answer in columns of their own (Alpaca's `instruction`, `input` and `output`). Other columns
+are fields, by their usual names, or go to `info`. Values that Parquet fills in as null are left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
+    InvalidRecord,
     Place,
     RawTrace,
     Reader,
@@ -24,7 +26,11 @@ from tracewheel import (
 from tracewheel_logs import sharegpt
 
 FORMAT = "table"
-PAIRS = (("prompt", "completion"), ("prompt", "response"), ("prompt", "chosen"), ("", "chosen"))
+PAIRS = (("prompt", "completion"), ("prompt", "response"), ("prompt", "chosen"), ("", "chosen"), ("", "chosen_messages"))
+# Alpaca's rows, and those of Swift and others, with what may stand beside them: the second part of the instruction, earlier
+# exchanges as pairs, and the system prompt.
+INSTRUCTED = (("instruction", "output"), ("query", "response"))
+INPUT, HISTORY, SYSTEM = "input", "history", "system"
 COLUMNS = ("messages", "conversations", "conversation", "trajectory", "traj", "dialogue", "dialog", "history", "chat", "turns")
 NOT_PAIRS = ("messages", "conversations", "conversation", "choices", "observations", "run_type", "contents")
 TOOLS = ("tools", "available_tools", "functions")
@@ -49,14 +55,15 @@ def _pair_of(value: Any) -> tuple[str, str] | None:
     if not isinstance(value, dict) or any(name in value for name in NOT_PAIRS):
         return None
     for asked, answered in PAIRS:
-        if answered not in value or (asked and asked not in value) or (answered == "chosen" and "rejected" not in value):
+        needed = (answered, asked or answered, answered.replace("chosen", "rejected"))
+        if not all(name in value for name in needed):
             continue
         sides = [parsed_json(value[name]) for name in (asked, answered) if name]
         if any(map(_is_conversation, sides)) and all(isinstance(side, str) or _is_conversation(side) for side in sides):
             return asked, answered
         if all(isinstance(side, str) for side in sides) and asked and answered in ("completion", "chosen"):
             return asked, answered
-    return None
+    return next((pair for pair in INSTRUCTED if all(isinstance(value.get(name), str) for name in pair)), None)
 
 
 def conversation_column(value: Any) -> str | None:
@@ -93,12 +100,26 @@ def read(value: Any, place: Place) -> Trace:
 
 def _read_pair(value: dict[str, Any], pair: tuple[str, str], place: Place) -> Trace:
     asked, answered = (without_nulls(parsed_json(value[name])) if name else [] for name in pair)
+    if pair in INSTRUCTED:
+        return _read_instructed(value, pair, place)
     given, said = as_chat(asked, "user"), as_chat(answered, "assistant")
     # A chosen answer may repeat the prompt.
     whole = said if said[: len(given)] == given else [*given, *said]
     tools_name = next((key for key in TOOLS if value.get(key)), "tools")
     info = {key: part for key, part in value.items() if key not in (*pair, tools_name)}
     return build_trace(FORMAT, place, RawTrace(tie_calls(whole), tools=as_tools(value.get(tools_name)), info=info))
+
+
+def _read_instructed(value: dict[str, Any], pair: tuple[str, str], place: Place) -> Trace:
+    messages = [{"role": "system", "content": value[SYSTEM]}] if value.get(SYSTEM) else []
+    for exchange in value.get(HISTORY) or []:
+        if not isinstance(exchange, list) or len(exchange) != 2 or not all(isinstance(text, str) for text in exchange):
+            raise InvalidRecord("message unreadable", f"'{HISTORY}' is no list of pairs of texts: [[question, answer], …]")
+        messages += [{"role": "user", "content": exchange[0]}, {"role": "assistant", "content": exchange[1]}]
+    asked = "\n".join(text for text in (value[pair[0]], value.get(INPUT)) if text)
+    messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": value[pair[1]]}]
+    used = {*pair, INPUT, HISTORY, SYSTEM}
+    return build_trace(FORMAT, place, RawTrace(messages, info={key: part for key, part in value.items() if key not in used}))
 
 
 def without_nulls(value: Any) -> Any:

@@ -18,6 +18,8 @@ TEXTS = {"text", "input_text", "output_text", "summary_text"}
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}
 CALLS = {"tool_use", "tool-call", "tool_call", "toolCall", "function_call", "server_tool_use", "mcp_tool_use"}
 RESULTS = {"tool_result", "tool-result", "tool_call_response", "tool_response"}
+KIRO = {"toolUse": "tool_use", "toolResult": "tool_result"}  # parts of `kind` and `data`
+GOOSE = {"toolRequest": "toolCall", "toolResponse": "toolResult"}  # and where such a part holds its call or result
 # Parts of a server's results: what Anthropic's search found, as text beside what only its API can read.
 SERVED = {"web_search_result": ("title", "url"), "tool_reference": ("tool_name",), "search_result": ("title", "source")}
 OPAQUE = {"encrypted_content", "encrypted_index", "encrypted_stdout", "type"}
@@ -95,6 +97,7 @@ def read_steps(content: Any) -> list[Content]:
 
 
 def _sort(part: dict[str, Any], found: Content, apart: str) -> None:
+    part = _plain(part)
     kind = part.get("type")
     if not isinstance(kind, str | None):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
@@ -125,6 +128,22 @@ def _sort(part: dict[str, Any], found: Content, apart: str) -> None:
         _sort_unnamed(part, found)
     elif kind not in SHOWN_ONLY and not kind.startswith("data-"):
         raise InvalidRecord("content is not text", f"a part of type {kind!r:.40}")
+
+
+def _plain(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of Kiro's or Goose's as others write it; any other unchanged."""
+    if part.keys() == {"kind", "data"}:
+        data = part["data"]
+        return {"type": KIRO.get(part["kind"], part["kind"]), **(data if isinstance(data, dict) else {"text": data})}
+    if (key := GOOSE.get(str(part.get("type")))) and isinstance(part.get(key), dict):
+        held = part[key].get("value", part[key].get("error"))
+        named = {"type": "tool_use", **held} if key == "toolCall" and isinstance(held, dict) else {"type": "tool_result"}
+        return {
+            **named,
+            "id": part.get("id"),
+            "content": held["content"] if isinstance(held, dict) and "content" in held else held,
+        }
+    return part
 
 
 def _served(part: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -196,6 +215,7 @@ def _result(part: dict[str, Any]) -> dict[str, Any]:
 
 def _joined(parts: list[dict[str, Any]]) -> Any:
     """A result's text parts and, as Bedrock writes them, its JSON; any other list unchanged."""
+    parts = [part["data"] if part.keys() == {"kind", "data"} and part["kind"] == "json" else _plain(part) for part in parts]
     if all("type" in part for part in parts):
         return read_parts(parts, APART).text
     if all(part.keys() in ({"text"}, {"json"}) for part in parts):

@@ -24,27 +24,15 @@ WORD = re.compile(r"\w+")
 SHARE_READ = 0.8
 MOST = 40  # texts of a record that are looked for
 # Names under which a record keeps what was said or asked, and those of what it says about that.
-SAID = CONTENT | {"input", "inputs", "prompt", "system", "instructions", "instruction", "question", "query"}
-SAID |= {
-    "context",
-    "output",
-    "message",
-    "messages",
-    "response",
-    "observation",
-    "thought",
-    "reasoning",
-    "request",
-    "task",
-    "value",
-}
+SAID = CONTENT | {"input", "prompt", "system", "instruction", "question", "query", "context", "output", "message"}
+SAID |= {"response", "observation", "thought", "reasoning", "request", "task", "value"}
 ABOUT = {"scores", "score", "feedback", "evaluation", "metadata", "meta", "attributes", "extra", "usage"}
 
 
 def with_warnings(trace: Trace, value: Any) -> Trace:
     """The trace with its warnings in `info`."""
     held = [trace.messages, trace.tools, trace.environment, trace.info]
-    known = {node for node in _nodes(held, None) if isinstance(node, str)}
+    known = {node.strip() for node in _nodes(held, None) if isinstance(node, str)}
     found: dict[str, str] = {}
     missed: list[str] = []
     for node in _nodes(value, known):
@@ -52,7 +40,7 @@ def with_warnings(trace: Trace, value: Any) -> Trace:
             if trace.tools_inferred and TOOLS_ELSEWHERE not in found and node != trace.tools and all(map(_is_offered, node)):
                 # Equal, not the same: a list in JSON text is parsed anew. Below `DEEPEST` no path is told.
                 found[TOOLS_ELSEWHERE] = next((path for path, one in _paths(value, "") if one == node), "")
-        elif node.strip() not in known and node not in known and len(missed) < MOST:
+        elif node.strip() not in known and len(missed) < MOST:
             missed.append(node)
     if missed and "left_out" not in trace.info and (path := _unread(missed, value, held)):
         found[UNREAD_TEXT] = path
@@ -69,7 +57,7 @@ def _nodes(value: Any, known: set[str] | None) -> Iterator[Any]:
         node = waiting.pop()
         if isinstance(node, str):
             if len(node) > LONG:
-                inner = node if known is None or node in known else _inner(node)
+                inner = node if known is None or node.strip() in known else _inner(node)
                 if isinstance(inner, str):
                     yield inner
                 else:

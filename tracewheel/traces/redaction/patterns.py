@@ -43,6 +43,7 @@ _KEY_WORDS = (
 )
 _PLACEHOLDER = re.compile(rf"(?i){any_of('placeholders')}")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|/\S*|\.\S*")
+_WORDS = re.compile(r"[A-Za-z]+(?:[_\-][A-Za-z]+)*")
 _NO_PASSWORD = re.compile(
     r"(?i)[\d.,]+[a-z%]{0,3}|[a-z]+(?:[_-][a-z0-9]+)*[_-]\d+|test\w*|.*\.(?:py|[jt]sx?|c|cc|cpp|go|rs|rb|java"
     r"|exp|txt|md|html?)|.*/.*|v\d.*"
@@ -67,7 +68,14 @@ def _fits_quoted(value: str) -> bool:
     return len(words) == 1 or (len(words) <= 8 and not _PROSE.search(value) and len(value) <= 80)
 
 
+def _fits_word(value: str) -> bool:
+    """For names of keys and tokens, which are drawn: no word, and no words with hyphens or underscores."""
+    return _fits_quoted(value) and not (_WORDS.fullmatch(value) and (len(value) < 12 or not value.isalpha()))
+
+
 def _fits_bare(value: str) -> bool:
+    if _PLACEHOLDER.fullmatch(value):
+        return False
     value = value.rstrip(".:!?")
     if len(value) < 6 or _PLACEHOLDER.fullmatch(value) or _REFERENCE.fullmatch(value) or "REDACTED_" in value:
         return False
@@ -127,8 +135,9 @@ def _detectors() -> list[Detector]:
         bare = rf"{_names(words)}{_ASSIGNED}(?P<value>{_BARE}){_END}"
         line = rf"^[ \t]*[\w.\-]*{_names(words)}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<value>{_BARE})[ \t]*$"
         prose = rf"\b(?:{words})(?:\s{{1,4}}(?:is|was|to)\b:?\s{{0,4}}|\s{{0,4}}:\s{{0,4}})[{QUOTES}]?(?P<value>{_BARE}){_END}"
-        option = rf"--?(?:[a-z]+-)?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})"
-        for pattern, fits in ((quoted, _fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
+        option = rf"(?<!\w)--?(?:[a-z]+-)?(?:{words})[ =][{QUOTES}]?(?P<value>{_BARE})"
+        fits_quoted = _fits_quoted if kind == "password" else _fits_word
+        for pattern, fits in ((quoted, fits_quoted), (bare, _fits_bare), (line, _fits_line), (prose, _fits_prose)):
             found.append(named(kind, _named_sign(words), pattern, fits))
         found.append(named(kind, rf"(?i)-(?:[a-z]{{1,30}}-)?(?:{words})[ =\n]", option, _fits_option))
     assigned = rf"{_names('token(?!iz)')}{_ASSIGNED}[{QUOTES}]?(?P<value>{_BARE})"

@@ -129,7 +129,11 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){3,7}[0-9A-Fa-f]{0,4}(?:\.\
 # Addresses that everybody knows or that are kept for documents (RFC 5737, 3849): they identify nobody.
 _WELL_KNOWN = frozenset(read_words("well_known_addresses"))
 _DOCUMENTS = ("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:", "3fff:")
-_NOBODY = re.compile(r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply)(?:[+-][\w.-]*)?(?:@|%40).*")
+# Programs, and the reader of a manual: `your-email@example.com`, `user@your-company.com`.
+_NOBODY = re.compile(
+    r"(?i)(?:git|hg|svn|(?:do[-_.]?)?not?[-_.]?reply|your[-_.]?(?:e?mail|name|user(?:name)?|address))(?:[+-][\w.-]*)?(?:@|%40).*"
+    r"|.*(?:@|%40)your[-_.]?(?:company|org(?:ani[sz]ation)?|domain|server|site|host|team)\b.*"
+)
 # A file that is mentioned after a word; some of these endings are countries, too, whose domains nobody writes in capitals.
 _FILE = re.compile(
     r".*(?:@|%40)(?:[\w-]*[A-Z][\w-]*\.(?:md|py|rs|sh)"

@@ -109,9 +109,15 @@ _NO_SEED = {"the", "and", "for", "are", "was", "were", "has", "had", "have", "be
 _NO_SEED |= {"would", "could", "should", "their", "which", "than", "them"}
 
 
+_PLACEHOLDER = re.compile(
+    r"[$<{%*]|(?i:your|my[-_]|required|header|value|string|none|null|token|password\b|x{3}|(?:pass|pwd?|secret)\Z"
+    r"|[a-z]+[-_](?:password|passwd|secret|token)\Z|(?:\w{1,12}[-_])+\Z)"
+)
+
+
 def _is_written_out(value: str) -> bool:
-    """Whether this is a value and not a placeholder, as in `https://oauth2:${TOKEN}@host`."""
-    return not re.match(r"[$<{%*]|(?i:your|my[-_]|required|header|value|string|none|null|token|password\b|x{3})", value)
+    """Whether this is a value and not a placeholder, as in `https://oauth2:${TOKEN}@host` and `Bearer sk-<id>`."""
+    return not _PLACEHOLDER.match(value)
 
 
 def _is_credential(value: str) -> bool:
