@@ -37,7 +37,7 @@ from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.spool import SpanGroup
 from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
-BATCH, BATCH_BYTES = 500, 8 << 20
+BATCH, BATCH_BYTES = 500, 1 << 20  # in memory, values need ten times the bytes of their text
 # Names under which a log numbers the attempts at a task; readers keep them in `info`.
 ATTEMPTS = ("trial", "trial_id", "attempt", "attempt_id", "run", "run_id", "rollout", "rollout_id", "sample", "sample_id")
 NUMBERS = (*ATTEMPTS, "repeat", "repetition", "epoch", "seed")
