@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b, sha256
 from typing import Any
@@ -69,9 +69,13 @@ ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or se
 ESCAPE = re.compile(ESCAPED.encode())
 PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
 REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
+MAY_BE_JSON = re.compile(rf"(?:\A|{QUOTE})\s*[{{\[\"]")  # a value of `searchable` that is
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
 PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
+
+
+Place = tuple[str, int]  # the name of a part of a record, and its position
 
 
 class Redactor:
@@ -126,12 +130,12 @@ class Redactor:
         """
         if not self._detectors:
             return trace, Counter()
-        values: dict[tuple[str, int], Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
+        values: dict[Place, Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
         given = dict(zip(values, messages, strict=False))
         values |= {(name, 0): value for name in CONTENT if (value := getattr(trace, name))}
         identities = {name: getattr(trace, name) for name in IDENTITIES}
-        suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
-        if not suspicious and self._is_clean(identities):
+        suspicious = self._suspects({**values, ("identities", 0): identities}, given)
+        if not suspicious:
             return trace, Counter()
         raws = {place: given.get(place) or as_bytes(value) for place, value in values.items()}
         original = {place: raw.decode("utf-8", "surrogatepass") for place, raw in raws.items()}
@@ -159,20 +163,37 @@ class Redactor:
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
-    def _is_clean(self, value: Any, written: bytes | None = None) -> bool:
-        """Whether a value is known to hold nothing to redact."""
-        raw = written or as_bytes(value)
-        digest = _digest(raw)
-        if digest in self._clean:
-            return True
-        text = searchable(value)
-        signs = self._signs.detectors(text)
-        if self._is_known_in(text) or self._base64 in signs or any(self._candidates(text, signs)):
-            return False
-        if digest:
-            _make_room(self._clean)
-            self._clean.add(digest)
-        return True
+    def _suspects(self, values: Mapping[Place, Any], written: Mapping[Place, bytes]) -> set[Place]:
+        """The places of values that may hold something to redact: one search of all texts, then each that it points to."""
+        fresh: list[tuple[Place, bytes, list[str]]] = []
+        again: list[tuple[Place, str]] = []  # clean, but for what was learned since
+        for place, value in values.items():
+            digest = _digest(written.get(place) or as_bytes(value))
+            if digest not in self._clean:
+                fresh.append((place, digest, searchable(value)))
+            elif len(self._known):
+                again.append((place, "\n".join(searchable(value))))
+        texts = ["\n".join(lines) for _, _, lines in fresh]
+        any_known = len(self._known) > 0 and self._is_known_in("\n".join([*texts, *(text for _, text in again)]))
+        suspects = {place for place, text in again if any_known and self._is_known_in(text)}
+        for (place, digest, lines), text, signs in zip(fresh, texts, self._signs.of_each(texts), strict=True):
+            has_base64 = self._base64 in signs
+            if (
+                (any_known and self._is_known_in(text))
+                or any(self._candidates(text, signs))
+                or (has_base64 and any(map(self._may_hide, lines)))
+            ):
+                suspects.add(place)
+            elif digest and not has_base64:
+                _make_room(self._clean)
+                self._clean.add(digest)
+        return suspects
+
+    def _may_hide(self, text: str) -> bool:
+        """Whether base64 in a text, or in JSON text in it, may hold a value to redact."""
+        return MAY_BE_JSON.search(text) is not None or any(
+            self._is_suspicious(run.text) for run in base64_runs(text, self._is_known_in)
+        )
 
     def identity(self, field: str, name: str) -> str:
         """The name of a `user`, a `session`, a `task` or a trace (`id`), as it is stored."""
@@ -190,7 +211,6 @@ class Redactor:
     def look_for_learned(self) -> bool:
         """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
         before, self._known = len(self._known), self._known.with_more(self.learned)
-        self._clean.clear()
         return len(self._known) > before
 
     def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
@@ -228,6 +248,11 @@ class Redactor:
         except SecretError as error:
             return withheld(item, error), Counter()
         return replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace")), found
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """The secrets that every trace is searched for: kinds by value."""
+        return self._known.kinds
 
     def may_hold_learned(self, data: bytes) -> bool:
         """Whether bytes may hold a secret that `look_for_learned` searches for; letters may be escaped."""
