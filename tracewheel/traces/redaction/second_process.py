@@ -85,6 +85,11 @@ class SecondProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None before it starts and after it has ended."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
     def send(self, batch: Sequence[tuple[Record, Sequence[bytes]]], known: Mapping[str, str]) -> None:
         """Have records redacted, each with its messages as JSON text; `known` are the secrets to look for in all."""
         if self._process is None:
