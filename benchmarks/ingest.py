@@ -6,9 +6,11 @@
     python benchmarks/ingest.py --json benchmarks/results/ingest.json
 
 `orjson` parses each line and discards it; `read` also finds the format, checks roles, calls and replies and makes a
-`Trace`; `ingest` also redacts, drops duplicates and writes Parquet, as `tracewheel ingest` does. `1% more` is a
-second ingest after the log has grown by 1%. Each side is a process of its own; sides are interleaved, and the
-median of CPU seconds counts, without imports. MB are millions of bytes of the log. Prints JSON and tables.
+`Trace`; `ingest` also redacts, drops duplicates and writes Parquet, as `tracewheel ingest` does: in one process, and in
+two, as it does by default from 64 MiB on. `1% more` is a second ingest after the log has grown by 1%. Each side is a process
+of its own; sides are interleaved, and the median of CPU seconds counts, without imports; of two processes, all that the second
+takes, its start too, and both peaks of memory. The slowest detector and reader are named with their shares. MB are millions of
+bytes of the log. Prints JSON and tables.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ from ingest_workload import LINES, write_log
 from measuring import emit, environment, machine, table
 
 SIDES = Path(__file__).parent / "ingest_sides.py"
-ORDER = ("orjson", "read", "ingest_unredacted", "ingest")
+ORDER = ("orjson", "read", "ingest_unredacted", "ingest", "ingest_two")
 LABELS = {
     "orjson": "orjson alone",
     "read": "read: parse, check, Trace",
     "ingest_unredacted": "ingest without redaction",
-    "ingest": "ingest",
+    "ingest": "ingest, one process",
+    "ingest_two": "ingest, two processes",
     "more": "1% more",
 }
 
@@ -76,7 +79,9 @@ def measured(name: str, log: Path, arguments: argparse.Namespace, more: list[byt
                     runs["more"] = [run(side, log, Path(out) / "out")]
                     os.truncate(log, size)
     found = {side: {key: statistics.median(one[key] for one in these) for key in these[0]} for side, these in runs.items()}
-    return {"log": name, "bytes": size, "sides": found}
+    with tempfile.TemporaryDirectory() as out:
+        slowest = run("slowest", log, Path(out) / "out")
+    return {"log": name, "bytes": size, "sides": found, "slowest": slowest}
 
 
 def run(side: str, log: Path, out: Path) -> dict[str, Any]:
@@ -89,7 +94,11 @@ def run(side: str, log: Path, out: Path) -> dict[str, Any]:
 
 
 def tables(logs: list[dict[str, Any]]) -> str:
-    """The results of each side, by log."""
+    """The results of each side, by log, and the slowest parts."""
+    lines = ["", "Shares of one process's time, under a profile:", ""]
+    for log in logs:
+        parts = "; ".join(f"{part}: {name} {share:.1%}" for part, (name, share) in log["slowest"].items())
+        lines.append(f"- {log['log']}: {parts}")
     head = ["log", "MB", "side", "MB/s", "share of orjson's speed", "CPU s", "peak MiB"]
     rows: list[list[Any]] = []
     for log in logs:
@@ -98,7 +107,7 @@ def tables(logs: list[dict[str, Any]]) -> str:
             seconds = facts["cpu_s"]
             speed = [None, None] if side == "more" else [log["bytes"] / seconds / 1e6, alone / seconds if alone else None]
             rows.append([log["log"], log["bytes"] / 1e6, LABELS[side], *speed, seconds, facts["peak_mib"]])
-    return table(head, rows)
+    return table(head, rows) + "\n" + "\n".join(lines)
 
 
 if __name__ == "__main__":

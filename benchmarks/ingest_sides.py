@@ -1,16 +1,23 @@
-"""One side of `ingest.py`, in a process of its own: prints CPU seconds, wall seconds and the peak of its memory as JSON.
+"""One side of `ingest.py`, in a process of its own: prints CPU and wall seconds and the peak of its memory as JSON.
+
+A second process of the ingest counts in both; the peaks are added. The side `slowest` prints shares instead.
 
 python benchmarks/ingest_sides.py SIDE LOG OUT
 """
 
 from __future__ import annotations
 
+import cProfile
 import json
+import pstats
 import resource
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from measuring import Meter
 
@@ -43,8 +50,13 @@ def read(log: Path, out: Path) -> int:
 
 
 def ingest(log: Path, out: Path) -> int:
-    """Read, redact, drop duplicates, write Parquet."""
+    """Read, redact, drop duplicates, write Parquet, in one process."""
     return _ingest(log, out, redact=True)
+
+
+def ingest_two(log: Path, out: Path) -> int:
+    """The same with a second process, whose start counts."""
+    return _ingest(log, out, redact=True, large=0)
 
 
 def ingest_unredacted(log: Path, out: Path) -> int:
@@ -52,12 +64,49 @@ def ingest_unredacted(log: Path, out: Path) -> int:
     return _ingest(log, out, redact=False)
 
 
-def _ingest(log: Path, out: Path, *, redact: bool) -> int:
+def _ingest(log: Path, out: Path, *, redact: bool, large: int = sys.maxsize) -> int:
     from tracewheel.config import IngestConfig, RedactionConfig
-    from tracewheel.traces.ingest import ingest_new
+    from tracewheel.traces import ingest
 
+    ingest.LARGE = large
     config = IngestConfig(paths=(str(log),), redaction=RedactionConfig(enabled=redact))
-    return int(ingest_new(config, out)["added"]["read"])
+    return int(ingest.ingest_new(config, out)["added"]["read"])
+
+
+def slowest(log: Path, out: Path) -> dict[str, Any]:
+    """The detector and the reader that take most of an ingest's time, under a profile, which slows short calls most."""
+    from tracewheel.traces.readers import openai
+    from tracewheel.traces.readers.log_reader import built_in_readers
+    from tracewheel.traces.redaction.detection import Detection
+
+    by_kind: Counter[str] = Counter()
+    matches = Detection._matches
+
+    def timed(self: Any, detector: Any, *rest: Any) -> Any:
+        begin = time.perf_counter()
+        found = list(matches(self, detector, *rest))
+        by_kind[detector.kind] += time.perf_counter() - begin
+        return found
+
+    Detection._matches = timed
+    profile = cProfile.Profile()
+    profile.runcall(ingest, log, out)
+    stats = pstats.Stats(profile)
+    seconds = {key: entry[3] for key, entry in stats.stats.items()}
+    readers: dict[tuple[str, int, str], list[str]] = {}
+    for reader in built_in_readers("auto"):
+        for function in (reader.recognises, reader.read, reader.parts, reader.split):
+            code = getattr(getattr(function, "func", function), "__code__", None)
+            if code:
+                readers.setdefault((code.co_filename, code.co_firstlineno, code.co_name), []).append(reader.name)
+    code = openai.read_usual.__code__
+    readers[code.co_filename, code.co_firstlineno, code.co_name] = [openai.FORMAT]
+    by_reader: Counter[str] = Counter()
+    for key, names in readers.items():
+        by_reader[names[0] if len({*names}) == 1 else f"{len({*names})} formats that are mapped"] += seconds.get(key, 0.0)
+    signs = sum(at for (file, _, name), at in seconds.items() if name == "found" and file.endswith("detector.py"))
+    found = {"detector": by_kind.most_common(1), "reader": by_reader.most_common(1), "signs": [("the search for signs", signs)]}
+    return {part: [name, at / stats.total_tt] for part, ((name, at),) in found.items() if at}
 
 
 # With an address, so that redaction's modules are loaded too.
@@ -66,16 +115,20 @@ SIDES: dict[str, Callable[[Path, Path], int]] = {
     "orjson": parse,
     "read": read,
     "ingest": ingest,
+    "ingest_two": ingest_two,
     "ingest_unredacted": ingest_unredacted,
 }
 
 
 def main() -> None:
     side, log, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    warm_up(side, log)
+    warm_up("ingest" if side == "slowest" else side, log)
+    if side == "slowest":
+        print(json.dumps(slowest(log, out)))
+        return
     with Meter() as meter:
         count = SIDES[side](log, out)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
     print(json.dumps({"traces": count, "cpu_s": meter.cpu_s, "wall_s": meter.wall_s, "peak_mib": peak}))
 
 

@@ -7,7 +7,7 @@ it how far it has read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.fingerprint import digest_file
+from tracewheel.core.processes import usable_cores
 from tracewheel.core.store import remove
 from tracewheel.core.types import Trace, content_hash
 from tracewheel.traces.archive import Archive, ArchiveState, Progress, part_name, write_report
@@ -34,6 +35,7 @@ from tracewheel.traces.readers.plugins import own_readers, readers_digest
 from tracewheel.traces.readers.reading import whole_file_pieces
 from tracewheel.traces.redaction.pseudonyms import key_digest
 from tracewheel.traces.redaction.redactor import Redactor
+from tracewheel.traces.redaction.second_process import SecondProcess
 from tracewheel.traces.redaction.survivors import mend_stored
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 from tracewheel.traces.spool import Spool
@@ -43,6 +45,7 @@ from tracewheel.traces.trial_results import TrialResult, TrialResults, with_resu
 TRACES_FILE = TRACES_FOLDER
 TOO_MANY = "too many unreadable"
 RECORDS_PER_COMMIT = 200_000
+LARGE = 64 << 20  # bytes of logs from which on a second process, which takes a second to start, redacts
 Watch = Callable[[int], None]
 
 __all__ = ["QUARANTINE_FILE", "REPORT_FILE", "TRACES_FILE", "find_files", "ingest", "ingest_new"]
@@ -83,8 +86,9 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, no
     part = state.next_part(out)
     places = earlier_places(snapshot, notes) / part.name if notes else None
     files = IntakeFiles(part, out / QUARANTINE_FILE, places)
-    intake = Intake(files, state.known, redactor, grown, snapshot.forgotten)
-    with Spool() as spool:
+    with Spool() as spool, SecondProcess(config.redaction) as second:
+        is_large = _is_large((path for _, path, slices, _ in plan if slices), [before for *_, before in plan], config)
+        intake = Intake(files, state.known, redactor, grown, snapshot.forgotten, second if is_large else None)
         reader = _FileReader(config, spool, intake)
         for name, path, slices, before in plan:
             for adjoining in runs_of(slices):
@@ -92,7 +96,7 @@ def ingest(config: IngestConfig, out: Path, snapshot: Snapshot | None = None, no
                 if reader.read(stored_name, path, before=before, slices=adjoining).is_session:
                     state.sessions.add(stored_name)
         reader.finish()
-    state.parts += intake.close(part_needed=not state.parts)
+        state.parts += intake.close(part_needed=not state.parts)
     mend_stored(redactor, sorted((out / TRACES_FOLDER).iterdir()), intake.quarantine, 0, intake.counts)
     state.totals = state.totals - grown.drop(out / TRACES_FOLDER, intake.part) + intake.counts
     late.add(intake.said)
@@ -141,7 +145,7 @@ def ingest_new(
     skipped = skipped_files(config.paths, [*found.values(), *outcome_files.values()], without=out)
     redaction = config.redaction.model_dump(mode="json") | key_digest(config.redaction)
     settings = content_hash(redaction | readers_digest(config) | ({"forgotten": forgotten.digest} if forgotten else {}))
-    with archive.exclusive(), Spool() as spool:
+    with archive.exclusive(), Spool() as spool, SecondProcess(config.redaction) as second:
         state = ArchiveState(settings) if full else archive.load(settings)
         state.ledger.named, state.ledger.hidden = redactor.name, redactor.hidden_name
         plan = [(name, path, begin) for name, path in found.items() if (begin := _begin(state, path)) is not None]
@@ -151,7 +155,8 @@ def ingest_new(
         outcomes = functools.partial(
             _join, late, config=config, files={redactor.name(name): path for name, path in outcome_files.items()}
         )
-        commits = _Commits(archive, state, redactor, skipped, grown, forgotten, late, outcomes, keep=not full)
+        helper = second if _is_large((path for _, path, _ in plan), before.values(), config) else None
+        commits = _Commits(archive, state, redactor, skipped, grown, forgotten, late, outcomes, helper, keep=not full)
         reader = _FileReader(config, spool, commits.intake, commits, records_per_commit, watch)
         for name, path, begin in plan:
             state.ledger.note(path, reader.read(redactor.name(name), path, begin, before[name]))
@@ -188,6 +193,12 @@ def _join(
     return {"outcomes": counts} if counts else {}
 
 
+def _is_large(paths: Iterable[Path], before: Iterable[int], config: IngestConfig) -> bool:
+    """Whether to redact in a second process: much is to be read, and no session is read again."""
+    worth = config.redaction.enabled and usable_cores() > 1 and not any(before)
+    return worth and sum(path.stat().st_size for path in paths) >= LARGE
+
+
 def _begin(state: ArchiveState, path: Path) -> tuple[int, int] | None:
     try:
         return state.ledger.where_to_begin(path)
@@ -207,6 +218,7 @@ class _Commits:
         forgotten: Whose records are left out.
         late: What was said of traces.
         join: Joins that with the traces in a folder.
+        second: Redacts beside this process, if given.
         keep: Whether to keep the folder's contents.
     """
 
@@ -220,11 +232,12 @@ class _Commits:
         forgotten: Forgotten,
         late: LateOutcomes,
         join: Callable[[Path], dict[str, Any]],
+        second: SecondProcess | None,
         *,
         keep: bool,
     ) -> None:
         self._archive, self.state, self._redactor, self._skipped = archive, state, redactor, skipped
-        self._grown, self._forgotten, self._late, self._join = grown, forgotten, late, join
+        self._grown, self._forgotten, self._late, self._join, self._second = grown, forgotten, late, join, second
         self._keep, self._base, self._first_part = keep, state.totals, state.parts
         self.intake = self._begin()
         self._first_byte = self.intake.quarantine_start
@@ -233,7 +246,7 @@ class _Commits:
         part, quarantine = self._archive.begin(self.state, keep=self._keep)
         places = part.parents[1] / PLACES_FOLDER / part.name
         files = IntakeFiles(part, quarantine, places)
-        return Intake(files, self.state.known, self._redactor, self._grown, self._forgotten)
+        return Intake(files, self.state.known, self._redactor, self._grown, self._forgotten, self._second)
 
     def commit(self, *, final: bool = False) -> dict[str, Any]:
         """Add the records read so far to the folder; unless `final`, begin the next part.

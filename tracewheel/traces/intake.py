@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +24,6 @@ from typing import NamedTuple
 
 import orjson
 
-from tracewheel.core.errors import SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.counts import FORGOTTEN, Counts
 from tracewheel.traces.forgotten import NOBODY, Forgotten
@@ -31,13 +32,15 @@ from tracewheel.traces.hash_index import HashIndex, hash_of
 from tracewheel.traces.ingested_folder import INDEXES, JUDGE
 from tracewheel.traces.parquet import NOT_STORABLE, PartWriter, hashed_json, json_of
 from tracewheel.traces.places import Origin, PlacesWriter
-from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
+from tracewheel.traces.quarantine import Quarantined, not_storable
 from tracewheel.traces.readers.building import made_id
 from tracewheel.traces.redaction.redactor import Redactor
+from tracewheel.traces.redaction.second_process import Redacted, SecondProcess, redacted
 from tracewheel.traces.spool import SpanGroup
 from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
-BATCH, BATCH_BYTES = 500, 8 << 20
+BATCH, BATCH_BYTES = 500, 1 << 20  # in memory, values need ten times the bytes of their text
+IN_FLIGHT = 2  # batches that are with a second process
 # Names under which a log numbers the attempts at a task; readers keep them in `info`.
 ATTEMPTS = ("trial", "trial_id", "attempt", "attempt_id", "run", "run_id", "rollout", "rollout_id", "sample", "sample_id")
 NUMBERS = (*ATTEMPTS, "repeat", "repetition", "epoch", "seed")
@@ -105,6 +108,7 @@ class Intake:
         redactor: Redacts secrets and personal data.
         grown: The stored traces of sessions that are read again. They count once, with their new version.
         forgotten: Whose records are left out.
+        second: Redacts beside this process; None to redact here. What is stored is the same, but not with `grown` traces.
 
     Attributes:
         taught: Lines of the records that revealed a secret by the stored name of their file; 0 of one made of several lines.
@@ -118,6 +122,7 @@ class Intake:
         redactor: Redactor,
         grown: GrownSessions | None = None,
         forgotten: Forgotten = NOBODY,
+        second: SecondProcess | None = None,
     ) -> None:
         self.counts = Counts()
         self._grown, self._forgotten = grown, forgotten
@@ -130,7 +135,9 @@ class Intake:
         self.said: list[Statement] = []
         self._joined = False
         self._waiting_bytes = 0
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Waiting | Quarantined] = []
+        self._second = second
+        self._sent: deque[list[tuple[Trace | Quarantined | None, _Waiting | None]]] = deque()
 
     def put(self, item: Trace | Quarantined, origin: Origin = ()) -> None:
         """Take a record, which lies there in the logs."""
@@ -138,47 +145,103 @@ class Intake:
 
     def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin = ()) -> None:
         """Take a record made of spans, or of other parts. Later spans of a stored trace go to quarantine."""
-        self._joined = True
+        if not self._joined:
+            self._settle_all()
+            self._joined = True
         self._put(item, spans, origin)
 
     def _put(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin) -> None:
         self.counts.numbers["read"] += 1
+        if isinstance(item, Trace):
+            try:
+                messages = [json_of(message) for message in item.messages]
+                content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
+                item.id.encode()
+            except NOT_STORABLE as error:
+                item = not_storable(item, error)
+            else:
+                self._waiting.append(_Waiting(Identity.of(item, content), item, messages, spans, origin))
+                self._waiting_bytes += sum(map(len, messages))
         if isinstance(item, Quarantined):
-            self._quarantine_record(item)
-            return
-        try:
-            messages = [json_of(message) for message in item.messages]
-            content = hash_of(hashed_json(item.messages), hashed_json([item.environment, item.session, item.user]))
-            item.id.encode()
-        except NOT_STORABLE as error:
-            self._quarantine_record(not_storable(item, error))
-            return
-        self._waiting.append(_Waiting(Identity.of(item, content), item, messages, spans, origin))
-        self._waiting_bytes += sum(map(len, messages))
+            self._waiting.append(item)
+            self._waiting_bytes += len(item.raw)
         if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Keep or drop the waiting records. They wait in batches, as looking up many hashes costs little more than one."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        is_new = are_new([entry.identity for entry in waiting], self._known.contents)
-        fresh = [entry for entry, new in zip(waiting, is_new, strict=True) if new]
-        copies = [entry for entry, new in zip(waiting, is_new, strict=True) if not new]
+        traces = [entry for entry in waiting if isinstance(entry, _Waiting)]
+        is_new = are_new([entry.identity for entry in traces], self._known.contents)
+        fresh = [entry for entry, new in zip(traces, is_new, strict=True) if new]
+        copies = [entry for entry, new in zip(traces, is_new, strict=True) if not new]
         again = [entry for entry in copies if self._is_stored(entry.trace)]
-        self._note_copies([entry for entry in copies if entry not in again])
         self.counts.numbers["duplicates"] += len(copies) - len(again)
         self.counts.numbers["read"] -= len(again)
         is_free = self._known.ids.add([hash_of(entry.trace.id.encode()) for entry in fresh])
-        for entry, free in zip(fresh, is_free, strict=True):
-            identity, trace, spans = entry.identity, entry.trace, entry.spans
-            if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
-                self._quarantine_record(_late(spans))
-                continue
-            if not free and not self._is_stored(trace):
-                trace = replace(trace, id=f"{trace.id}-{identity.own.hex()[:16]}")
-                self._known.ids.add([hash_of(trace.id.encode())])
-            self._keep(trace, entry)
+        left = self._left(waiting, iter(is_new), iter(is_free), again)
+        if self._second:
+            self._sent.append([*left])
+            batch = [(item, entry.messages if entry else []) for item, entry in self._sent[-1] if item is not None]
+            self._second.send(batch, self._redactor.known)
+            self._settle_sent(IN_FLIGHT)
+        else:
+            for item, entry in left:
+                self._settle(item, entry, item and redacted(self._redactor, item, entry.messages if entry else ()))
         self._note_outcomes(fresh, copies)
+
+    def _left(
+        self, waiting: list[_Waiting | Quarantined], is_new: Iterator[bool], is_free: Iterator[bool], again: list[_Waiting]
+    ) -> Iterator[tuple[Trace | Quarantined | None, _Waiting | None]]:
+        """What is left to do of waiting records, in order: those to redact, and copies, without a record."""
+        for entry in waiting:
+            if isinstance(entry, Quarantined):
+                yield entry, None
+            elif not next(is_new):
+                if entry not in again:
+                    yield None, entry
+            else:
+                free, trace, spans = next(is_free), entry.trace, entry.spans
+                if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
+                    yield _late(spans), None
+                    continue
+                if not free and not self._is_stored(trace):
+                    trace = replace(trace, id=f"{trace.id}-{entry.identity.own.hex()[:16]}")
+                    self._known.ids.add([hash_of(trace.id.encode())])
+                if self._forgotten.covers(trace):
+                    self.counts.numbers[FORGOTTEN] += 1
+                else:
+                    yield trace, entry
+
+    def _settle_all(self) -> None:
+        self.flush()
+        self._settle_sent(0)
+
+    def _settle_sent(self, most: int) -> None:
+        """Store what the second process has redacted, until at most so many batches are with it."""
+        while self._second and len(self._sent) > most:
+            made = iter(self._second.receive())
+            for item, entry in self._sent.popleft():
+                one = next(made) if item is not None else None
+                self._settle(item, entry, one)
+
+    def _settle(self, item: Trace | Quarantined | None, entry: _Waiting | None, made: Redacted | None) -> None:
+        """Store what became of a record, or note the place of a copy."""
+        if item is None or made is None:
+            assert entry
+            if self._places and not self._forgotten.covers(entry.trace):
+                self._places.add(entry.origin, entry.identity.content)
+            return
+        new = made.item or item
+        if not made.learned.keys() <= self._redactor.learned.keys():
+            file, line = (new.file, item.line) if isinstance(item, Quarantined) else (item.source_file, item.source_line)
+            self.taught.setdefault(file, set()).add(0 if self._joined else line)
+        self._redactor.learned |= made.learned
+        if isinstance(new, Quarantined):
+            self._quarantine_record(new, made.found)
+        else:
+            assert entry
+            self._keep(new, entry, made)
 
     def _note_outcomes(self, fresh: list[_Waiting], copies: list[_Waiting]) -> None:
         """Remember the outcome of each new trace; a copy with another one says how the trace ended."""
@@ -193,53 +256,30 @@ class Intake:
                 if isinstance(value, int | float):
                     self.said.append(Statement(BY_ID, key, value, kind, None, trace.source_file, trace.source_line))
 
-    def _note_copies(self, copies: list[_Waiting]) -> None:
-        if self._places:
-            for copy in copies:
-                if self._forgotten.covers(copy.trace):
-                    continue
-                self._places.add(copy.origin, copy.identity.content)
-
-    def _keep(self, trace: Trace, entry: _Waiting) -> None:
-        messages, before = entry.messages, len(self._redactor.learned)
-        if self._forgotten.covers(trace):
+    def _keep(self, trace: Trace, entry: _Waiting, made: Redacted) -> None:
+        if made.item and self._forgotten.covers(trace):  # by the name that stands for theirs
             self.counts.numbers[FORGOTTEN] += 1
             return
-        try:
-            redacted, found = self._redactor.trace(trace, messages)
-        except SecretError as error:
-            self._quarantine_record(withheld(trace, error))
-            return
-        except NOT_STORABLE as error:
-            self._quarantine_record(not_storable(trace, error))
-            return
-        self._note_taught(trace.source_file, trace.source_line, before)
-        if redacted is not trace and self._forgotten.covers(redacted):  # by the name that stands for theirs
-            self.counts.numbers[FORGOTTEN] += 1
-            return
-        written = json_of(redacted.messages) if found else b"[" + b",".join(messages) + b"]"
+        written = json_of(trace.messages) if made.found else b"[" + b",".join(entry.messages) + b"]"
         if self._writer is None:
             self._writer = PartWriter(self.part)
         try:
-            self._writer.add(redacted, written)
+            self._writer.add(trace, written)
         except NOT_STORABLE as error:
-            self._quarantine_record(not_storable(trace, error))
+            self._quarantine_record(*self._redactor.quarantined(not_storable(trace, error)))
             return
         if self._places:
-            self._places.add(entry.origin, entry.identity.content, redacted)
-        self.counts.redacted += found
-        self.counts.keep(redacted)
+            self._places.add(entry.origin, entry.identity.content, trace)
+        self.counts.redacted += made.found
+        self.counts.keep(trace)
         if self._grown:
-            self._grown.replace(redacted)
+            self._grown.replace(trace)
 
     def _is_stored(self, trace: Trace) -> bool:
         """Whether this is a trace of a session that is read again."""
         return self._grown is not None and self._grown.holds(trace)
 
-    def _quarantine_record(self, item: Quarantined) -> None:
-        before, line = len(self._redactor.learned), item.line
-        item, found = self._redactor.quarantined(item)
-        self._note_taught(item.file, line, before)
+    def _quarantine_record(self, item: Quarantined, found: Counter[str]) -> None:
         if self._forgotten.covers_record(item):
             self.counts.numbers[FORGOTTEN] += 1
             return
@@ -247,17 +287,13 @@ class Intake:
         self.counts.put_aside(item.reason)
         self._quarantine.write(orjson.dumps(item.to_record(), option=orjson.OPT_APPEND_NEWLINE))
 
-    def _note_taught(self, file: str, line: int, learned_before: int) -> None:
-        if len(self._redactor.learned) > learned_before:
-            self.taught.setdefault(file, set()).add(0 if self._joined else line)
-
     def close(self, *, part_needed: bool = False) -> bool:
         """Close the files; returns whether a part was written.
 
         Args:
             part_needed: Whether to write a part without rows when there was no trace.
         """
-        self.flush()
+        self._settle_all()
         self._quarantine.close()
         if self._writer is None and part_needed:
             self._writer = PartWriter(self.part)

@@ -13,7 +13,8 @@ from tracewheel.core.types import Trace
 if TYPE_CHECKING:
     import pyarrow
 
-ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 24 << 20
+# A group is in memory as Python's texts, as Arrow's, and as what Parquet writes: some six times its size.
+ROWS_PER_GROUP, BYTES_PER_GROUP = 10_000, 8 << 20
 TEXTS = ("id", "messages", "tools", "environment", "session", "user", "created", "model")
 NAMES = ("id", "session", "user", "created", "model", "source_file", "task")
 PLAIN = (*NAMES, "outcome", "source_line", "format", "tools_inferred", "schema_version")
@@ -56,7 +57,7 @@ class PartWriter:
             NOT_STORABLE: UTF-8 or JSON cannot hold a field of the trace. Nothing is added then.
         """
         row = {name: getattr(trace, name) for name in PLAIN}
-        row["messages"] = messages.decode()
+        row["messages"] = messages  # as bytes: one wide character makes a text of Python's two or four times as large
         row["tools"] = self._tools_text(trace.tools)
         row["environment"] = "null" if trace.environment is None else json_of(trace.environment).decode()
         row["tokens"] = "null" if trace.tokens is None else json_of(trace.tokens).decode()

@@ -71,6 +71,7 @@ class LogReader:
         if len(self._spans) > 1:
             self._spans = [with_fields(span_reader(), fields)]
         self._usual = self._reads_openai = openai.READER in readers and not own  # never with fields
+        self._keys: frozenset[str] | None = None  # of the last record that was found to be of OpenAI's format
         self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
         self._has_own = bool(own)
         self._tool_cache = ToolCache()
@@ -96,7 +97,7 @@ class LogReader:
         for piece in pieces:
             self._ends = (piece, piece)
             if self._usual and not piece.damage:
-                trace = read_usual(piece.raw, file, piece.line, cache)
+                trace = read_usual(piece.raw, file, piece.line, cache, self._keys)
                 if trace is not None:
                     yield trace
                     continue
@@ -214,6 +215,7 @@ class LogReader:
             yield quarantined(piece, file, InvalidRecord("unknown format", detail))
             return
         self._usual = self._reads_openai and reader is openai.READER
+        self._keys = frozenset(value) if self._usual else None
         if reader.parts is not None:
             yield from self._spool_parts(reader, value, piece, file)
             return

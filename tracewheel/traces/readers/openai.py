@@ -8,6 +8,7 @@ where logged, `id`, `session`, `user`, `created`, `model`, `tools`, `reward`, `t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tracewheel.core.types import Trace
@@ -17,8 +18,9 @@ from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, tie_calls
 from tracewheel.traces.readers.fields import message_list, reward_field, utc_time
 from tracewheel.traces.readers.messages import are_sound, is_strict
 from tracewheel.traces.readers.reader import Place, RawTrace, Reader, Signs
-from tracewheel.traces.readers.tools import ToolCache, as_tools, given_tools
+from tracewheel.traces.readers.tools import ToolCache, as_tools, given_tools, infer_tools
 from tracewheel.traces.readers.unread import READ as READ_OF_MESSAGES
+from tracewheel.traces.readers.warnings import LONG
 
 FORMAT = "openai"
 TEXTS = ("id", "session", "user", "created", "model", "task")
@@ -105,8 +107,13 @@ def _renewed(message: dict[str, Any], position: int) -> list[dict[str, Any]]:
     return made
 
 
-def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | None:
-    """The trace of a valid line with the usual fields only; None for any other line, which needs `read`. Fast."""
+def read_usual(
+    raw: bytes, file: str, line: int, cache: ToolCache, without_tools: Collection[str] | None = None
+) -> Trace | None:
+    """The trace of a valid line with the usual fields only; None for any other line, which needs `read`. Fast.
+
+    A line without tools needs the keys `without_tools`, those of a record that was found to be of this format.
+    """
     try:
         record = cache.parse(raw)
     except ValueError:
@@ -125,16 +132,20 @@ def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | No
         return None
     if environment is not None and not _is_usual_environment(environment):
         return None
-    tools = cache.checked(get("tools"), raw)
-    if not tools or messages.__class__ is not list or not are_sound(messages):
+    is_without = get("tools") is None
+    if is_without and (record.keys() != without_tools or environment is not None or any(map(_is_long, texts))):
+        return None
+    tools = None if is_without else cache.checked(get("tools"), raw)
+    if not (tools or is_without) or messages.__class__ is not list or not are_sound(messages):
         return None
     identity, session, user, created, model, task = texts
+    inferred = infer_tools(messages) if is_without else []
     if created is None and messages[0].keys() != ROLE_AND_TEXT:  # its time may be the trace's
         return None
     return Trace(
         identity or made_id(messages, environment, session, user),
         messages,
-        tools,
+        tools or inferred,
         environment,
         session,
         user,
@@ -145,7 +156,12 @@ def read_usual(raw: bytes, file: str, line: int, cache: ToolCache) -> Trace | No
         line,
         FORMAT,
         task,
+        tools_inferred=bool(inferred),
     )
+
+
+def _is_long(text: str | None) -> bool:
+    return text is not None and len(text) > LONG
 
 
 def _is_usual_environment(environment: Any) -> bool:

@@ -112,11 +112,11 @@ def is_json(text: str) -> bool:
     return True
 
 
-def searchable(value: Any) -> str:
+def searchable(value: Any) -> list[str]:
     """The texts and numbers of a value, and of JSON text in it, a line each with its context (`Fields.context`)."""
     lines: list[str] = []
     _collect(value, "", lines.append)
-    return "\n".join(lines)
+    return lines
 
 
 def _collect(value: Any, name: str, add: Callable[[str], None]) -> None:
@@ -137,9 +137,12 @@ def _collect(value: Any, name: str, add: Callable[[str], None]) -> None:
             next((item for key, item in value.items() if key in _NAMES and type(item) is str), "") if "value" in value else ""
         )
         for key, item in value.items():
-            if not PLAIN_KEY.fullmatch(key):
+            if key not in _PLAIN and not PLAIN_KEY.fullmatch(key):
                 add(key)
-            _collect(item, named if named and key == "value" else key, add)
+            if type(item) is str and len(item) < _MAY_HOLD_BLOB and key in _PLAIN and not named and item[:1] not in _OPENS:
+                add(item)  # most of all, so without a call
+            elif item is not None:
+                _collect(item, named if named and key == "value" else key, add)
     elif kind is list:
         if any(type(item) is str and item[:1] == "-" for item in value):  # a command line
             add(" ".join(item for item in value if type(item) is str))

@@ -56,7 +56,7 @@ class KnownValues:
     def may_be_in(self, written: str) -> bool:
         """Whether a text holds the longest word of any value, or the value in base64."""
         if self._is_few:
-            return any(core in written for core in self._cores)
+            return any(map(written.__contains__, self._cores))
         return self._words.may_be_in(written.encode("utf-8", "surrogatepass"))
 
     def find(self, text: Unescaped) -> Iterator[Found]:
@@ -119,15 +119,15 @@ class KnownSecrets:
     """
 
     def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
-        self._kinds = dict(kinds or {})
-        self._words = _Words(self._kinds, MOST_SEARCHED)
+        self.kinds = dict(kinds or {})
+        self._words = _Words(self.kinds, MOST_SEARCHED)
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self.kinds)
 
     def with_more(self, kinds: Mapping[str, str]) -> KnownSecrets:
         """These secrets and more, given as kinds by value."""
-        return KnownSecrets({**self._kinds, **kinds})
+        return KnownSecrets({**self.kinds, **kinds})
 
     def may_be_in(self, data: bytes) -> bool:
         """Whether bytes may hold a secret; escaped letters are missed."""
@@ -137,7 +137,7 @@ class KnownSecrets:
         """The secrets in a text."""
         there = [value for word in set(WORD.findall(text.plain)) for value in self._words.by_core.get(word, ())]
         if there:
-            yield from KnownValues((self._kinds[value], value) for value in there).find(text)
+            yield from KnownValues((self.kinds[value], value) for value in there).find(text)
 
 
 def telling_secrets(identities: Iterable[tuple[str, str]]) -> dict[str, str]:

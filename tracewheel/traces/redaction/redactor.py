@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b, sha256
 from typing import Any
@@ -21,7 +21,7 @@ from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import LONGEST, Quarantined, withheld
-from tracewheel.traces.redaction.detector import Detector, Signs
+from tracewheel.traces.redaction.detection import ESCAPED, Detection
 from tracewheel.traces.redaction.json_text import (
     PLAIN_KEY,
     QUOTE,
@@ -47,12 +47,8 @@ from tracewheel.traces.redaction.known_values import (
     names_in,
     telling_secrets,
 )
-from tracewheel.traces.redaction.patterns import custom_detectors, secret_detectors
-from tracewheel.traces.redaction.personal_data import personal_detectors
-from tracewheel.traces.redaction.pseudonyms import KEY_VARIABLE, Pseudonyms, identity_pseudonym, is_pseudonym
+from tracewheel.traces.redaction.pseudonyms import KEY_VARIABLE, Pseudonyms, identity_pseudonym
 from tracewheel.traces.redaction.unescaped import (
-    QUOTES,
-    TEXT_IN_BASE64,
     Unescaped,
     base64_runs,
     digest_of_blob,
@@ -65,13 +61,14 @@ IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace
 ROUNDS, SHORTEST_VALUE = 5, 4
 LONGEST_VALUE = 4096  # what begins in an excerpt is searched whole
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
-ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or separator of digits
 ESCAPE = re.compile(ESCAPED.encode())
-PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
 REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
+MAY_BE_JSON = re.compile(rf"(?:\A|{QUOTE})\s*[{{\[\"]")  # a value of `searchable` that is
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
-PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
+
+
+Place = tuple[str, int]  # the name of a part of a record, and its position
 
 
 class Redactor:
@@ -85,7 +82,6 @@ class Redactor:
     """
 
     def __init__(self, config: RedactionConfig) -> None:
-        self._config = config
         key = os.environ.get(KEY_VARIABLE, "").encode()
         if config.scope == "dataset" and not key:
             raise ConfigError(
@@ -93,19 +89,11 @@ class Redactor:
                 " random text and keep it, or choose scope 'trace'"
             )
         self._key, self._dataset_key = key, key if config.scope == "dataset" else None
-        self._allowed = frozenset(config.allow)
-        self._allowed_patterns = [re.compile(pattern) for pattern in config.allow_patterns]
-        self._detectors: list[Detector] = []
-        if config.enabled:
-            self._detectors += [*custom_detectors(config.patterns), *secret_detectors()]
-            self._detectors += personal_detectors(config.personal, config.phone_regions)
+        self._detection = Detection(config)
         self.learned: dict[str, str] = {}
         self._known = KnownSecrets()
         self._clean: set[bytes] = set()
         self._seen: dict[bytes, tuple[list[tuple[int, Found]], bool]] = {}
-        hidden = [Detector("", sign, "") for sign in (PERCENT, f"(?:{TEXT_IN_BASE64})", ESCAPED)]
-        self._percent, self._base64 = len(self._detectors), len(self._detectors) + 1
-        self._signs = Signs([*self._detectors, *hidden] if self._detectors else [])
 
     def trace(self, trace: Trace, messages: Sequence[bytes] = ()) -> tuple[Trace, Counter[str]]:
         """The trace without secrets and personal data, and how many places were redacted, by kind.
@@ -124,14 +112,14 @@ class Redactor:
         Raises:
             SecretError: a value is still found after redaction.
         """
-        if not self._detectors:
+        if not self._detection.detectors:
             return trace, Counter()
-        values: dict[tuple[str, int], Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
+        values: dict[Place, Any] = {("messages", at): message for at, message in enumerate(trace.messages)}
         given = dict(zip(values, messages, strict=False))
         values |= {(name, 0): value for name in CONTENT if (value := getattr(trace, name))}
         identities = {name: getattr(trace, name) for name in IDENTITIES}
-        suspicious = {place for place, value in values.items() if not self._is_clean(value, given.get(place))}
-        if not suspicious and self._is_clean(identities):
+        suspicious = self._suspects({**values, ("identities", 0): identities}, given)
+        if not suspicious:
             return trace, Counter()
         raws = {place: given.get(place) or as_bytes(value) for place, value in values.items()}
         original = {place: raw.decode("utf-8", "surrogatepass") for place, raw in raws.items()}
@@ -159,20 +147,37 @@ class Redactor:
             counts["token_ids"] += 1
         return replace(trace, **changed), counts
 
-    def _is_clean(self, value: Any, written: bytes | None = None) -> bool:
-        """Whether a value is known to hold nothing to redact."""
-        raw = written or as_bytes(value)
-        digest = _digest(raw)
-        if digest in self._clean:
-            return True
-        text = searchable(value)
-        signs = self._signs.detectors(text)
-        if self._is_known_in(text) or self._base64 in signs or any(self._candidates(text, signs)):
-            return False
-        if digest:
-            _make_room(self._clean)
-            self._clean.add(digest)
-        return True
+    def _suspects(self, values: Mapping[Place, Any], written: Mapping[Place, bytes]) -> set[Place]:
+        """The places of values that may hold something to redact: one search of all texts, then each that it points to."""
+        fresh: list[tuple[Place, bytes, list[str]]] = []
+        again: list[tuple[Place, str]] = []  # clean, but for what was learned since
+        for place, value in values.items():
+            digest = _digest(written.get(place) or as_bytes(value))
+            if digest not in self._clean:
+                fresh.append((place, digest, searchable(value)))
+            elif len(self._known):
+                again.append((place, "\n".join(searchable(value))))
+        texts = ["\n".join(lines) for _, _, lines in fresh]
+        any_known = len(self._known) > 0 and self._is_known_in("\n".join([*texts, *(text for _, text in again)]))
+        suspects = {place for place, text in again if any_known and self._is_known_in(text)}
+        for (place, digest, lines), text, signs in zip(fresh, texts, self._detection.signs.of_each(texts), strict=True):
+            has_base64 = self._detection.base64 in signs
+            if (
+                (any_known and self._is_known_in(text))
+                or any(self._detection.candidates(text, signs))
+                or (has_base64 and any(map(self._may_hide, lines)))
+            ):
+                suspects.add(place)
+            elif digest and not has_base64:
+                _make_room(self._clean)
+                self._clean.add(digest)
+        return suspects
+
+    def _may_hide(self, text: str) -> bool:
+        """Whether base64 in a text, or in JSON text in it, may hold a value to redact."""
+        return MAY_BE_JSON.search(text) is not None or any(
+            self._is_suspicious(run.text) for run in base64_runs(text, self._is_known_in)
+        )
 
     def identity(self, field: str, name: str) -> str:
         """The name of a `user`, a `session`, a `task` or a trace (`id`), as it is stored."""
@@ -182,7 +187,7 @@ class Redactor:
 
     def _is_suspicious(self, text: str) -> bool:
         """Whether a text may hold a value to redact. Fast; False is certain."""
-        return self._signs.are_in(text) or self._is_known_in(text)
+        return self._detection.signs.are_in(text) or self._is_known_in(text)
 
     def _is_known_in(self, text: str) -> bool:
         return len(self._known) > 0 and self._known.may_be_in(as_bytes(text))
@@ -190,7 +195,6 @@ class Redactor:
     def look_for_learned(self) -> bool:
         """From now on, search every trace for the secrets learned so far; returns whether there are new ones."""
         before, self._known = len(self._known), self._known.with_more(self.learned)
-        self._clean.clear()
         return len(self._known) > before
 
     def record_bytes(self, raw: bytes) -> tuple[bytes, Counter[str]]:
@@ -228,6 +232,11 @@ class Redactor:
         except SecretError as error:
             return withheld(item, error), Counter()
         return replace(item, raw=raw, detail=detail.decode("utf-8", "backslashreplace")), found
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """The secrets that every trace is searched for: kinds by value."""
+        return self._known.kinds
 
     def may_hold_learned(self, data: bytes) -> bool:
         """Whether bytes may hold a secret that `look_for_learned` searches for; letters may be escaped."""
@@ -356,38 +365,17 @@ class Redactor:
         digest = _digest(as_bytes(whole))
         if digest in self._seen:
             return self._seen[digest]
-        signs = self._signs.detectors(whole)
+        signs = self._detection.signs.detectors(whole)
         lead, last = len(before), len(before) + len(written)
         found = [
             (doubt, item._replace(start=item.start - lead, end=item.end - lead))
-            for doubt, item in (self._candidates(whole, signs) if signs else ())
+            for doubt, item in (self._detection.candidates(whole, signs) if signs else ())
             if lead <= item.start and item.end <= last and not is_made(whole, item)
         ]
         if digest:
             _make_room(self._seen)
-            self._seen[digest] = found, self._base64 in signs
-        return found, self._base64 in signs
-
-    def _candidates(self, written: str, signs: dict[int, list[int] | None]) -> Iterator[tuple[int, Found]]:
-        for percent in (False, True) if self._percent in signs else (False,):
-            text = Unescaped(written, percent=percent)
-            for index, ends in (signs if text.plain is written else self._signs.detectors(text.plain)).items():
-                if index < len(self._detectors):
-                    detector = self._detectors[index]
-                    yield from ((detector.doubt, item) for item in self._matches(detector, text, ends))
-
-    def _matches(self, detector: Detector, text: Unescaped, ends: list[int] | None) -> Iterator[Found]:
-        for match in detector.matches(text.text if detector.nested else text.plain, ends):
-            start, end = match.span(detector.group)
-            value = text.plain[start:end]
-            identity = detector.identify(value)
-            if identity is None or is_pseudonym(detector.kind, value) or self._is_allowed(value):
-                continue
-            if not PUNCTUATION.fullmatch(value):  # what stands between two strings of JSON is not a value
-                yield Found(*text.span(start, end), detector.kind, value, identity)
-
-    def _is_allowed(self, value: str) -> bool:
-        return value in self._allowed or any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
+            self._seen[digest] = found, self._detection.base64 in signs
+        return found, self._detection.base64 in signs
 
 
 def _digest(raw: bytes) -> bytes:

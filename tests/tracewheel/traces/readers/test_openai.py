@@ -11,10 +11,10 @@ from tracewheel.core.types import Trace, canonical_json
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.openai import read, read_usual
+from tracewheel.traces.readers.openai import READER, read, read_usual
 from tracewheel.traces.readers.reader import Place
 from tracewheel.traces.readers.reading import read_traces
-from tracewheel.traces.readers.records import parse_piece
+from tracewheel.traces.readers.records import parse_piece, read_or_quarantine
 from tracewheel.traces.readers.tools import ToolCache
 from tracewheel.traces.spool import Spool
 
@@ -330,11 +330,24 @@ def test_the_fast_path_agrees_with_the_full_reader_or_declines(data):
     node[key] = data.draw(
         json_values | st.just(2**63) | st.just(10**40) | st.sampled_from(['{"n": 1e40}', '{"a": ' * 80 + "1" + "}" * 80])
     )
+    is_without = data.draw(st.booleans())
+    if is_without:
+        del record["tools"], record["environment"]
     raw = json.dumps(record).encode()
-    quick = read_usual(raw, "f", 1, MEMORY)
+    quick = read_usual(raw, "f", 1, MEMORY, record.keys())
     if quick is not None:
-        assert quick == read(parse_piece(Piece(raw, 1, 0)), Place("f", 1))
+        piece = Piece(raw, 1, 0)
+        value = parse_piece(piece)
+        assert quick == (read_or_quarantine(READER, value, piece, "f") if is_without else read(value, Place("f", 1)))
 
 
 def test_the_fast_path_takes_usual_lines():
     assert read_usual(encode(GOOD), "f", 1, MEMORY) is not None
+
+
+def test_without_tools_the_fast_path_takes_lines_with_the_keys_of_one_that_was_recognised():
+    record = {key: value for key, value in GOOD.items() if key not in ("tools", "environment")}
+    quick = read_usual(encode(record), "f", 1, MEMORY, record.keys())
+    assert quick is not None and quick.tools_inferred and [tool["function"]["name"] for tool in quick.tools]
+    assert read_usual(encode(record), "f", 1, MEMORY) is None
+    assert read_usual(encode({**record, "task": "t"}), "f", 1, MEMORY, record.keys()) is None
