@@ -156,6 +156,8 @@ def login(end: str) -> Agent:
     return fill_each(lambda seen: quoted(seen.asked), end=end)
 
 
+# Pages that do not show their problem at first: equal at first sight, they may differ.
+HIDING = ("click-collapsible-2-nodelay", "find-greatest", "login-user-popup")
 # By page, with the tier: 1 is one call, 2 several calls that are named, 3 asks to read, reckon or look for.
 AGENTS: dict[str, tuple[int, Agent]] = {
     "choose-list": (2, select(" from the list")),

@@ -11,10 +11,10 @@ from pydantic import Field, field_validator
 from tracewheel import DataError, Task, content_hash, spread_tasks
 from tracewheel_web.browser import Browser
 from tracewheel_web.environment import START_SECONDS, Call, WebArgs, WebEnvironment
-from tracewheel_web.miniwob.agents import AGENTS
+from tracewheel_web.miniwob.agents import AGENTS, HIDING
 from tracewheel_web.miniwob.server import Server, html_folder
 from tracewheel_web.page import Page
-from tracewheel_web.scripted import Played, play
+from tracewheel_web.scripted import Agent, play
 
 SIZE = (500, 320)
 SEEDS = 2**31
@@ -113,12 +113,16 @@ class MiniwobEnvironment(WebEnvironment):
         return [one for one in made if one is not None]
 
     def solution(self, task: Task) -> list[Call] | None:
-        """The calls of the page's scripted agent, which sees what the policy sees."""
-        return self._played(task).calls
+        """The calls of the scripted agent."""
+        return play(self, task, self.agent(task)).calls
 
     def near_misses(self, task: Task) -> dict[str, list[Call]]:
         """Its calls with one thing wrong."""
-        return self._played(task).near_misses()
+        return play(self, task, self.agent(task)).near_misses()
+
+    def agent(self, task: Task) -> Agent:
+        """The page's scripted agent, which sees what the policy sees."""
+        return AGENTS[task.family][1]
 
     def reset(self, task: Task) -> None:
         self._open(task.initial_state)
@@ -148,7 +152,7 @@ class MiniwobEnvironment(WebEnvironment):
         return self._task(f"{asked}\n\n{self._listed(set())}", start)
 
     def _task(self, prompt: str, start: dict[str, Any]) -> Task:
-        name = content_hash([self.kind, start["page"], prompt])
+        name = content_hash([self.kind, start["page"], prompt, start["seed"] if start["page"] in HIDING else None])
         return Task(
             id=f"{self.kind}-{name}",
             environment=self.kind,
@@ -160,6 +164,3 @@ class MiniwobEnvironment(WebEnvironment):
             verifier="verdict",
             fingerprint=name,
         )
-
-    def _played(self, task: Task) -> Played:
-        return play(self, task, AGENTS[task.family][1])
