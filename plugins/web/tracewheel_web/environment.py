@@ -91,8 +91,7 @@ class WebEnvironment:
         self._page = None
 
     def _enter(self, name: str, origin: str, address: str) -> None:
-        """Open the episode's first page and look at it."""
-        self._leave()
+        """Open the episode's first page and look at it; the last one was left."""
         self._pictures = []
         self._work(self._begin(origin, address), START_SECONDS + self.args.step_seconds, f"reset of {name}")
 

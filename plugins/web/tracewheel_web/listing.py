@@ -23,6 +23,8 @@ def line_of(item: dict[str, Any]) -> str:
         parts.append(f"= {_quoted(item['value'])}")
     if "options" in item:
         parts.append(f"of {', '.join(map(_quoted, item['options']))}")
+    if item.get("row"):
+        parts.append(item["row"])
     return " ".join(parts)
 
 
@@ -39,6 +41,8 @@ def listed(view: View, before: Set[str], words: int, *, address: bool) -> str:
         address: Whether to begin with title and path.
     """
     lines = [line_of(item) for item in view.items]
+    if sum(line in before for line in lines) < len(lines) / 2:
+        before = frozenset()  # another page
     kept = _kept(view, lines, before, words)
     text = [f"page: {view.title} ({view.path})"] if address else []
     text += [f"({note})" for note in view.notes]

@@ -67,7 +67,9 @@
     let text = "", textSeen = false, visited = 0, unread = 0;
     const flush = () => {
       const found = clean(text);
-      if (found && items.length < MOST_ITEMS) items.push({ref: 0, role: "text", name: found, seen: textSeen});
+      // What stands in a control's row of a table belongs to its line.
+      if (found.startsWith("|") && items.at(-1)?.ref && !items.at(-1).row) items.at(-1).row = found;
+      else if (found && items.length < MOST_ITEMS) items.push({ref: 0, role: "text", name: found, seen: textSeen});
       else if (found) unread++;
       text = ""; textSeen = false;
     };
@@ -114,7 +116,8 @@
       stack.push({node: first, parent: style, quiet: quiet || Boolean(named), box});
     }
     flush();
-    for (const item of items) if (item.role === "text") item.name = item.name.replace(/(\s*\|)+\s*$/, "");
+    const trimmed = (text) => text.replace(/(\s*\|)+\s*$/, "");
+    for (const item of items) { if (item.row) item.row = trimmed(item.row); if (item.role === "text") item.name = trimmed(item.name); }
     return {items: items.filter((item) => item.ref || item.name), unread, last, title: clean(titleOf(document)), path: location.pathname + location.search,
       above: Math.round(scrollY), below: Math.max(0, Math.round(rootOf(document).scrollHeight - scrollY - innerHeight))};
   };

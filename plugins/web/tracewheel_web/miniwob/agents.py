@@ -45,7 +45,7 @@ def select(end: str) -> Agent:
     def agent(seen: Seen) -> Steps:
         wanted = f", {between(seen.asked, 'Select ', end)}, "
         lists = [item for item in seen.view.items if "options" in item]
-        for option in [option for option in lists[0]["options"] if f", {option}, " in wanted]:
+        for option in [option for option in lists[0]["options"] if f", {option}, " in wanted and option != lists[0]["value"]]:
             seen = yield "select", {"ref": lists[0]["ref"], "option": option}
         yield from submit(seen)
 

@@ -139,6 +139,7 @@ class MiniwobEnvironment(WebEnvironment):
         return bool(done)
 
     def _open(self, start: dict[str, Any]) -> None:
+        self._leave()
         self._start, self._outcome = dict(start), (False, 0.0)
         self._enter(start["page"], self.shared.server.origin, f"/miniwob/{start['page']}.html?seed={start['seed']}")
 
