@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 VARIABLE, NAMES = "TRACEWHEEL_BROWSER", ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW = "make setup-web installs playwright and Debian's chromium"
-START_SECONDS, CHECK_SECONDS, CLOSE_SECONDS = 60.0, 5.0, 10.0
+START_SECONDS, CHECK_SECONDS, CLOSE_SECONDS = 60.0, 20.0, 10.0
 # A page that was used so often is closed: Chromium keeps a little of every document.
 MOST_USES = 200
 # Requests go through the context's proxy, which is none (`Browser.open`). The rest is what a proxy does not see: names, which
@@ -82,10 +82,10 @@ class Browser:
         chromium = await self._ready()
         while self._idle:
             page = self._idle.pop()
-            if page.origin == origin and page.is_whole and page.uses < MOST_USES:
+            if page.origin == origin and page.is_whole(chromium) and page.uses < MOST_USES:
                 page.begin()
                 return page
-            await page.close()
+            await self._drop(page)
         context = await chromium.new_context(
             proxy={"server": NO_PROXY, "bypass": f"<-loopback>;{origin.removeprefix('http://')}"},
             viewport={"width": self._size[0], "height": self._size[1]},
@@ -101,11 +101,10 @@ class Browser:
 
     async def release(self, page: Page) -> None:
         """Take a page back after its episode."""
-        if self._keep and page.is_whole and not self._doubtful:
+        if self._keep and self._chromium and page.is_whole(self._chromium) and not self._doubtful:
             self._idle.append(page)
         else:
-            with contextlib.suppress(Exception, asyncio.TimeoutError):  # the episode is over; a dead page is found by the check
-                await asyncio.wait_for(page.close(), CLOSE_SECONDS)
+            await self._drop(page)
 
     def give_back(self, page: Page) -> None:
         """`release` from any thread, without a wait."""
@@ -114,8 +113,12 @@ class Browser:
     def close(self) -> None:
         """End Chromium and the thread."""
         with contextlib.suppress(BridgeFailure):
-            self._loop.call(self._end(), CLOSE_SECONDS, "end")
+            self._loop.call(self._end(), 3 * CLOSE_SECONDS, "end")
         self._loop.stop()
+
+    async def _drop(self, page: Page) -> None:
+        with contextlib.suppress(Exception):  # its episode is over, and it may be dead
+            await asyncio.wait_for(page.close(), CLOSE_SECONDS)
 
     async def _ready(self) -> Chromium:
         self._starting = self._starting or asyncio.Lock()
@@ -156,6 +159,6 @@ class Browser:
         self._idle.clear()
         for part in (self._chromium and self._chromium.close(), self._playwright and self._playwright.stop()):
             if part:
-                with contextlib.suppress(Exception, asyncio.TimeoutError):  # it may be dead already
-                    await asyncio.wait_for(part, CHECK_SECONDS)
+                with contextlib.suppress(Exception):  # it may be dead already
+                    await asyncio.wait_for(part, CLOSE_SECONDS)
         self._chromium = self._playwright = self._session = None

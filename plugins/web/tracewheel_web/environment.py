@@ -51,15 +51,17 @@ class WebEnvironment:
         self._own: Any = None
         self._page: Page | None = None
         self.view = View()
+        self._over = False
         self._pictures: list[dict[str, Any]] = []
 
     def tools(self) -> list[dict[str, Any]]:
         return [TOOLS[name] for name in self.tool_names]
 
     def step(self, tool: str, args: dict[str, Any]) -> Observation:
-        if self._page is None:
+        if self._page is None or self._over:
             raise ToolError("the episode is over")
         if tool == "done":
+            self._over = True
             return Observation("", done=True)
         return self._work(self._step(self._page, tool, args), self.args.step_seconds, tool)
 
@@ -92,7 +94,7 @@ class WebEnvironment:
 
     def _enter(self, name: str, origin: str, address: str) -> None:
         """Open the episode's first page and look at it; the last one was left."""
-        self._pictures = []
+        self._pictures, self._over = [], False
         self._work(self._begin(origin, address), START_SECONDS + self.args.step_seconds, f"reset of {name}")
 
     async def _begin(self, origin: str, address: str) -> None:
@@ -106,9 +108,14 @@ class WebEnvironment:
         place = await page.act(tool, args)
         self.view = view = await page.look(self.skip)
         await self._photograph(page, place)
-        if await self._ended(page):
+        self._over = await self._ended(page)
+        if self._over:
             return Observation("", done=True)
-        same = before == {line_of(item) for item in view.items} and not view.notes and tool not in ("look", "scroll", "tab", "back")
+        same = (
+            before == {line_of(item) for item in view.items}
+            and not view.notes
+            and tool not in ("look", "scroll", "tab", "back")
+        )
         return Observation("nothing changed" if same else self._listed(set() if tool == "look" else before))
 
     async def _ended(self, page: Page) -> bool:

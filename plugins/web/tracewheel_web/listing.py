@@ -63,7 +63,9 @@ def listed(view: View, before: Set[str], words: int, *, address: bool) -> str:
 
 
 def _kept(view: View, lines: list[str], before: Set[str], words: int) -> dict[int, str]:
-    order = sorted(range(len(lines)), key=lambda place: (not view.items[place]["seen"], bool(before) and lines[place] in before))
+    order = sorted(
+        range(len(lines)), key=lambda place: (not view.items[place]["seen"], bool(before) and lines[place] in before)
+    )
     kept: dict[int, str] = {}
     for place in order:
         if words <= 0:

@@ -39,7 +39,9 @@ class Loop:
         except TimeoutError:
             raise BridgeFailure(f"browser: {doing} took longer than {seconds:g} s") from None
         except (Error, OSError) as error:
-            raise BridgeFailure(f"browser: {doing}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+            raise BridgeFailure(
+                f"browser: {doing}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            ) from error
         finally:
             if not future.done():
                 future.cancel()

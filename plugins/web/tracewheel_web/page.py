@@ -12,6 +12,7 @@ from tracewheel import BridgeFailure, ToolError
 from tracewheel_web.tab import Tab
 
 if TYPE_CHECKING:
+    from playwright.async_api import Browser as Chromium
     from playwright.async_api import BrowserContext, Dialog, Download
     from playwright.async_api import Page as Target
 
@@ -58,10 +59,9 @@ class Page:
         self._notes: list[str] = []
         self._waiting: set[asyncio.Task[None]] = set()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it may serve another episode."""
-        return not self._failed and len(self._tabs) == 1 and not self._tabs[0].crashed
+    def is_whole(self, browser: Chromium) -> bool:
+        """Whether it is of this browser and may serve another episode."""
+        return self._context.browser is browser and not self._failed and len(self._tabs) == 1 and not self._tabs[0].crashed
 
     async def start(self) -> None:
         """Open the first tab."""
@@ -78,7 +78,6 @@ class Page:
         """Open an address of the site as the episode's first page. No tool of an agent does."""
         with self._held():
             await self._tab.target.goto(f"{self.origin}{address}", wait_until="load")
-            await self._tab.settle()
             await self._tab.forget_history()
 
     async def look(self, skip: str = "") -> View:

@@ -60,7 +60,9 @@ class Tab:
         for number in range(TRIES):
             try:
                 if self._world is None:
-                    found = await self._session.send("Page.createIsolatedWorld", {"frameId": self._frame, "worldName": "tracewheel"})
+                    found = await self._session.send(
+                        "Page.createIsolatedWorld", {"frameId": self._frame, "worldName": "tracewheel"}
+                    )
                     world = found["executionContextId"]
                     await self._evaluate(f"({SCRIPT})({last})", world)
                     self._world = world
@@ -78,12 +80,18 @@ class Tab:
         return await self._evaluate(expression, None)
 
     async def settle(self) -> None:
-        """Wait until a navigation has ended and nothing is requested any more, or `SETTLE_SECONDS`."""
-        with contextlib.suppress(TimeoutError):
+        """Wait until a navigation has ended and nothing is requested any more, or `SETTLE_SECONDS`.
+
+        What is open then is waited for no more: a page may hold a request for as long as it likes.
+        """
+        try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self.busy:
                     self._moved.clear()
                     await self._moved.wait()
+        except TimeoutError:
+            self._navigating = False
+            self._requests.clear()
 
     @property
     def busy(self) -> bool:
@@ -100,8 +108,14 @@ class Tab:
         return bool(place > 0)
 
     async def forget_history(self) -> None:
-        """Make the page that is open the first."""
-        await self._session.send("Page.resetNavigationHistory")
+        """Make the page that is open the first, once it stands: some go on by themselves."""
+        from playwright.async_api import Error
+
+        for _ in range(TRIES):
+            await self.settle()
+            with contextlib.suppress(Error):
+                await self._session.send("Page.resetNavigationHistory")
+                return
 
     async def picture(self) -> str:
         """What is to be seen, as WebP in base64."""
@@ -111,7 +125,9 @@ class Tab:
     async def _evaluate(self, expression: str, world: int | None) -> Any:
         from playwright.async_api import Error
 
-        given = {"expression": expression, "awaitPromise": True, "returnByValue": True} | ({"contextId": world} if world else {})
+        given = {"expression": expression, "awaitPromise": True, "returnByValue": True} | (
+            {"contextId": world} if world else {}
+        )
         answer = await self._session.send("Runtime.evaluate", given)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

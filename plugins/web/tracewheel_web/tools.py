@@ -6,7 +6,20 @@ from typing import Any
 
 from tracewheel import function_tool
 
-KEYS = ("Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End")
+KEYS = (
+    "Enter",
+    "Tab",
+    "Escape",
+    "Backspace",
+    "Delete",
+    "Space",
+    "ArrowUp",
+    "ArrowDown",
+    "ArrowLeft",
+    "ArrowRight",
+    "Home",
+    "End",
+)
 REF = {"type": "integer", "description": "the number before a control"}
 LONGEST_TEXT = 2000
 
@@ -19,7 +32,9 @@ TOOLS = {
     tool["function"]["name"]: tool
     for tool in (
         function_tool("click", "Click on a control.", {"ref": REF}),
-        function_tool("fill", "Replace the text of a field.", {"ref": REF, "text": {"type": "string", "maxLength": LONGEST_TEXT}}),
+        function_tool(
+            "fill", "Replace the text of a field.", {"ref": REF, "text": {"type": "string", "maxLength": LONGEST_TEXT}}
+        ),
         function_tool("select", "Choose an option of a list.", {"ref": REF, "option": {"type": "string"}}),
         function_tool("press", "Press a key.", {"key": _among(KEYS)}),
         function_tool("scroll", "Scroll the page.", {"direction": _among(("down", "up"))}),

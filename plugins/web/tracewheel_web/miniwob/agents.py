@@ -52,7 +52,9 @@ def select(end: str) -> Agent:
     return agent
 
 
-def fill_each(texts: Callable[[Seen], list[str]], role: str = "textbox", end: str = "Submit", end_role: str = "button") -> Agent:
+def fill_each(
+    texts: Callable[[Seen], list[str]], role: str = "textbox", end: str = "Submit", end_role: str = "button"
+) -> Agent:
     """Fills the fields in turn; a dialog of the page that comes between is cancelled, and the field filled again."""
 
     def agent(seen: Seen) -> Steps:

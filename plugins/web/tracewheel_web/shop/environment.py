@@ -77,7 +77,8 @@ class ShopEnvironment(WebappEnvironment):
             "hook": "/_reset",
         }
         typed: dict[str, list[Call]] = {
-            name: [("fill", {"ref": 4, "text": text}), ("press", {"key": "Enter"}), ("done", {})] for name, text in texts.items()
+            name: [("fill", {"ref": 4, "text": text}), ("press", {"key": "Enter"}), ("done", {})]
+            for name, text in texts.items()
         }
         unknown: dict[str, list[Call]] = {
             "goto": [("goto", {"url": "/checkout"}), ("done", {})],

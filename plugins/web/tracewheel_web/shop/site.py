@@ -67,7 +67,10 @@ class Shop:
 
     def changed(self, path: str, given: dict[str, str]) -> str | None:
         """Carry out a form. Returns the page to go to; None where the form is none of ours, or not filled in."""
-        if path == "/cart/set" and self._data.execute("SELECT 1 FROM products WHERE id = ?", (given.get("product"),)).fetchone():
+        if (
+            path == "/cart/set"
+            and self._data.execute("SELECT 1 FROM products WHERE id = ?", (given.get("product"),)).fetchone()
+        ):
             quantity = int(given["quantity"]) if given.get("quantity", "").isdecimal() else 0
             self._data.execute("DELETE FROM cart WHERE product = ?", (given["product"],))
             if 0 < quantity <= MOST:
@@ -118,7 +121,9 @@ class Shop:
         )
 
     def _cart(self) -> str:
-        rows = self._data.execute("SELECT id, name, quantity, price FROM cart JOIN products ON id = product ORDER BY name").fetchall()
+        rows = self._data.execute(
+            "SELECT id, name, quantity, price FROM cart JOIN products ON id = product ORDER BY name"
+        ).fetchall()
         lines = "".join(
             f'<tr><td><a href="/product/{id}">{name}</a></td><td>{quantity} at {price} euros</td><td><form method="post" '
             f'action="/cart/set"><input type="hidden" name="product" value="{id}"><input type="hidden" name="quantity" value="0">'
@@ -187,7 +192,11 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, text: str | None, type: str = "text/html", status: int = 200, more: dict[str, str] | None = None) -> None:
         content = ("not found" if text is None else text).encode()
         self.send_response(404 if text is None else status)
-        for name, value in {"Content-Type": f"{type}; charset=utf-8", "Content-Length": str(len(content)), **(more or {})}.items():
+        for name, value in {
+            "Content-Type": f"{type}; charset=utf-8",
+            "Content-Length": str(len(content)),
+            **(more or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)

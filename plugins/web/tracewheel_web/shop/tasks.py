@@ -30,15 +30,15 @@ def make(family: str, tier: int, rng: random.Random) -> Made:
     catalogue = rng.randrange(CATALOGUES)
     stock = products(catalogue)
     site: dict[str, Any] = {"catalogue": catalogue, "cart": {}, "orders": _orders(stock, rng)}
-    return {"fill_cart": _fill_cart, "order": _order, "cancel": _cancel, "clear_cart": _clear_cart}[family](tier, site, stock, rng)
+    return {"fill_cart": _fill_cart, "order": _order, "cancel": _cancel, "clear_cart": _clear_cart}[family](
+        tier, site, stock, rng
+    )
 
 
 def _fill_cart(tier: int, site: dict[str, Any], stock: list[Product], rng: random.Random) -> Made:
     wanted = [_cheapest(stock, rng)] if tier == 2 else rng.sample(stock, 1 if tier == 1 else 2)
     counts = [rng.randint(1, MOST) for _ in wanted]
-    what = [
-        f"{count} of the {_which(product, stock, tier)}" for product, count in zip(wanted, counts, strict=True)
-    ]
+    what = [f"{count} of the {_which(product, stock, tier)}" for product, count in zip(wanted, counts, strict=True)]
     required = [{"path": f"/site/cart/{product.id}", "to": count} for product, count in zip(wanted, counts, strict=True)]
     plan = [_add(product, count) for product, count in zip(wanted, counts, strict=True)]
     return Made(f"Put {' and '.join(what)} into the cart.", site, required, plan)
