@@ -1,4 +1,4 @@
-"""What the environments of this wheel promise, on many instances: `python plugins/web/benchmarks/contract.py miniwob 100 > table`.
+"""What the environments of this wheel promise, on many instances: `plugins/web/benchmarks/contract.py miniwob 100 > table`.
 
 Of each family: the scripted agent succeeds, doing nothing and near misses do not, and a second reset shows the same page.
 """

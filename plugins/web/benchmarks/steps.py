@@ -71,9 +71,7 @@ async def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 6.0
     maker = MiniwobEnvironment(MiniwobArgs(pages=(PAGE,)))
     origin = maker.shared.server.origin
-    print(
-        "| episodes at once | ours, steps a second | playwright alone | ratio, median of rounds (lowest, highest) |\n|---|---|---|---|"
-    )
+    print("| episodes at once | ours, steps a second | playwright alone | ratio: median (lowest, highest) |\n|---|---|---|---|")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path(), args=[*ARGUMENTS, "--no-sandbox"])
         for count in AT_ONCE:

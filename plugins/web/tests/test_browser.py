@@ -46,7 +46,8 @@ def test_a_page_that_crashes_is_no_reward(visitor):
 
 
 def test_a_rollout_calls_it_unscored(visitor):
-    failure = pytest.raises(BridgeFailure, visitor.environment._work, _raises(), 1.0, "step")
+    with pytest.raises(BridgeFailure, match="browser: step: Target closed$") as failure:
+        visitor.environment._work(_raises(), 1.0, "step")
     assert failure.value.fault == "environment"
 
 

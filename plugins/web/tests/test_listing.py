@@ -42,7 +42,7 @@ def test_what_is_cut_is_said_and_what_is_in_sight_stays():
 
 def test_what_changed_comes_before_what_was_there():
     before = {f"- line {number}" for number in range(6)}
-    view = View(tuple(text(f"line {number}") for number in range(6)) + (text("new"),))
+    view = View((*(text(f"line {number}") for number in range(6)), text("new")))
     assert listed(view, before, 3, address=False) == "- line 0\n(5 lines left out)\n- new"
 
 

@@ -27,7 +27,7 @@ MOST_USES = 200
 # resolve to nothing, and what goes by UDP.
 ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-quic",
     "--disable-background-networking",
     "--no-pings",

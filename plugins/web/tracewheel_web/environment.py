@@ -16,6 +16,7 @@ from tracewheel_web.page import Page, View
 from tracewheel_web.tools import TOOLS
 
 Call = tuple[str, dict[str, Any]]
+READING = ("look", "scroll", "tab", "back")  # what shows the page also where it is as before
 START_SECONDS = 90.0  # a reset may have to start the browser
 
 

@@ -47,7 +47,7 @@ def listed(view: View, before: Set[str], words: int, *, address: bool) -> str:
     text = [f"page: {view.title} ({view.path})"] if address else []
     text += [f"({note})" for note in view.notes]
     missing = 0
-    for place, line in enumerate(lines):
+    for place in range(len(lines)):
         if place not in kept:
             missing += 1
             continue
@@ -63,9 +63,7 @@ def listed(view: View, before: Set[str], words: int, *, address: bool) -> str:
 
 
 def _kept(view: View, lines: list[str], before: Set[str], words: int) -> dict[int, str]:
-    order = sorted(
-        range(len(lines)), key=lambda place: (not view.items[place]["seen"], bool(before) and lines[place] in before)
-    )
+    order = sorted(range(len(lines)), key=lambda place: (not view.items[place]["seen"], lines[place] in before))
     kept: dict[int, str] = {}
     for place in order:
         if words <= 0:

@@ -1,4 +1,4 @@
-"""The event loop of a browser, in a thread of its own: what playwright makes is bound to one loop, episodes come from many threads."""
+"""The event loop of a browser, in a thread of its own: what playwright makes is bound to one, and episodes come from many."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Page:
     async def go(self, address: str) -> None:
         """Open an address of the site as the episode's first page. No tool of an agent does."""
         with self._held():
-            await self._tab.target.goto(f"{self.origin}{address}", wait_until="load")
+            await self._tab.target.goto(f"{self.origin}{address}", wait_until="load", timeout=0)
             await self._tab.forget_history()
 
     async def look(self, skip: str = "") -> View:

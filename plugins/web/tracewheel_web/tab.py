@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page as Target
 
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8").strip()
+WORLD = "tracewheel"
 SETTLE_SECONDS = 3.0  # so long a step waits for what the page still loads
 TRIES = 5  # a page may navigate while it is read
 ENDLESS = ("EventSource", "WebSocket", "Ping", "Preflight")  # requests that may stay open for as long as the page does

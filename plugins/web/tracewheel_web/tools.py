@@ -21,7 +21,7 @@ KEYS = (
     "End",
 )
 REF = {"type": "integer", "description": "the number before a control"}
-LONGEST_TEXT = 2000
+TEXT = {"type": "string", "maxLength": 2000}
 
 
 def _among(values: tuple[str, ...]) -> dict[str, Any]:
@@ -32,9 +32,7 @@ TOOLS = {
     tool["function"]["name"]: tool
     for tool in (
         function_tool("click", "Click on a control.", {"ref": REF}),
-        function_tool(
-            "fill", "Replace the text of a field.", {"ref": REF, "text": {"type": "string", "maxLength": LONGEST_TEXT}}
-        ),
+        function_tool("fill", "Replace the text of a field.", {"ref": REF, "text": TEXT}),
         function_tool("select", "Choose an option of a list.", {"ref": REF, "option": {"type": "string"}}),
         function_tool("press", "Press a key.", {"key": _among(KEYS)}),
         function_tool("scroll", "Scroll the page.", {"direction": _among(("down", "up"))}),

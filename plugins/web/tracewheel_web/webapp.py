@@ -16,8 +16,8 @@ from tracewheel_web.site import Site, Sites
 SIZE = (1024, 768)
 PLACE = re.compile(r"/[^\s\\]*")
 SYSTEM_PROMPT = (
-    "You use a web site. Each control has a number before it. Read the page with look, call one tool at a time, change what you "
-    "are asked to and nothing else, and call done at the end."
+    "You use a web site. Each control has a number before it. Read the page with look, call one tool at a time, change what "
+    "you are asked to and nothing else, and call done at the end."
 )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from tracewheel_web.scripted import Agent, Seen, Steps
 
-MOST_PARTS = 20
-
 
 def quoted(text: str) -> list[str]:
     return re.findall(r'"(.*?)"', text)

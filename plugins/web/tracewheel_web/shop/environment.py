@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 from tracewheel import Task, spread_tasks
@@ -13,7 +12,6 @@ from tracewheel_web.scripted import Agent, Seen, Steps, play
 from tracewheel_web.shop.tasks import FAMILIES, TIERS, make
 from tracewheel_web.webapp import WebappArgs, WebappEnvironment
 
-# By its file, so that the server's start imports nothing of ours that it does not need.
 COMMAND = (sys.executable, "-m", "tracewheel_web.shop.site", "{port}")
 
 
@@ -78,6 +76,7 @@ class ShopEnvironment(WebappEnvironment):
         }
         typed: dict[str, list[Call]] = {
             name: [("fill", {"ref": 4, "text": text}), ("press", {"key": "Enter"}), ("done", {})]
+            for name, text in texts.items()
             for name, text in texts.items()
         }
         unknown: dict[str, list[Call]] = {

@@ -1,7 +1,8 @@
 """The shop's server, with its data in SQLite: `python -m tracewheel_web.shop.site PORT`.
 
-Two hooks are for the environment alone, which knows the secret in TRACEWHEEL_HOOK: `POST /_reset` takes the state to begin with,
-`GET /_state` tells it: `{"catalogue": number, "cart": {product: quantity}, "orders": {number: {items, address, status}}}`.
+Two hooks are for the environment alone, which knows the secret in TRACEWHEEL_HOOK: `POST /_reset` takes the state to begin
+with, `GET /_state` tells it:
+`{"catalogue": number, "cart": {product: quantity}, "orders": {number: {items, address, status}}}`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ CREATE TABLE cart (product TEXT PRIMARY KEY, quantity INTEGER);
 CREATE TABLE orders (number INTEGER PRIMARY KEY, address TEXT, status TEXT, items TEXT);
 """
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>
-<nav><a href="/">Shop</a> <a href="/cart">Cart ({count})</a> <a href="/orders">Orders</a></nav><h1>{title}</h1>{body}</body></html>"""
+<nav><a href="/">Shop</a> <a href="/cart">Cart ({count})</a> <a href="/orders">Orders</a></nav>
+<h1>{title}</h1>{body}</body></html>"""
 
 
 class Shop:
@@ -109,14 +111,14 @@ class Shop:
         choices = _options("category", {"": "all", **{name: name for name in CATEGORIES}}, category)
         sorts = _options("sort", {"": "as they come", "price": "cheapest first", "-price": "dearest first"}, order)
         return (
-            f'<form action="/"><label>Search <input name="q" value="{html.escape(words)}"></label> <label>Category {choices}</label> '
-            f"<label>Order {sorts}</label> <button>Find</button></form><table>{found}</table>"
+            f'<form action="/"><label>Search <input name="q" value="{html.escape(words)}"></label> '
+            f"<label>Category {choices}</label> <label>Order {sorts}</label> <button>Find</button></form><table>{found}</table>"
         )
 
     def _product(self, id: str, name: str, category: str, price: int) -> str:
         numbers = _options("quantity", {str(number): str(number) for number in range(1, MOST + 1)}, "1")
         return (
-            f'<p>{category}, {price} euros</p><form method="post" action="/cart/set"><input type="hidden" name="product" value="{id}">'
+            f'<p>{category}, {price} euros</p><form method="post" action="/cart/set">{_hidden("product", id)}'
             f"<label>Quantity {numbers}</label> <button>Put into the cart</button></form>"
         )
 
@@ -126,7 +128,7 @@ class Shop:
         ).fetchall()
         lines = "".join(
             f'<tr><td><a href="/product/{id}">{name}</a></td><td>{quantity} at {price} euros</td><td><form method="post" '
-            f'action="/cart/set"><input type="hidden" name="product" value="{id}"><input type="hidden" name="quantity" value="0">'
+            f'action="/cart/set">{_hidden("product", id)}{_hidden("quantity", "0")}'
             f"<button>Remove {name}</button></form></td></tr>"
             for id, name, quantity, price in rows
         )
@@ -135,7 +137,8 @@ class Shop:
     def _checkout(self) -> str:
         fields = "".join(f'<label>{field.title()} <input name="{field}"></label><br>' for field in FIELDS[:-1])
         countries = _options("country", {name: name for name in COUNTRIES}, "")
-        return f'<form method="post" action="/checkout">{fields}<label>Country {countries}</label><br><button>Order</button></form>'
+        fields += f"<label>Country {countries}</label><br><button>Order</button>"
+        return f'<form method="post" action="/checkout">{fields}</form>'
 
     def _orders(self) -> str:
         names = dict(self._data.execute("SELECT id, name FROM products"))
@@ -143,11 +146,9 @@ class Shop:
         for number, address, status, items in self._data.execute("SELECT * FROM orders ORDER BY number"):
             what = ", ".join(f"{quantity} {names.get(product, product)}" for product, quantity in json.loads(items).items())
             where = html.escape(", ".join(json.loads(address).values()))
-            button = (
-                f'<form method="post" action="/orders/cancel"><input type="hidden" name="number" value="{number}">'
-                f"<button>Cancel order {number}</button></form>"
-            )
-            lines += f"<tr><td>{number}</td><td>{what}</td><td>{where}</td><td>{status}</td><td>{button if status == 'open' else ''}</td></tr>"
+            button = f"{_hidden('number', number)}<button>Cancel order {number}</button>" if status == "open" else ""
+            cells = (number, what, where, status, f'<form method="post" action="/orders/cancel">{button}</form>')
+            lines += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
         return f"<table>{lines}</table>" if lines else "<p>There are no orders.</p>"
 
 
@@ -203,6 +204,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+def _hidden(name: str, value: object) -> str:
+    return f'<input type="hidden" name="{name}" value="{value}">'
 
 
 def _options(name: str, choices: dict[str, str], chosen: str) -> str:
