@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 SECRET = "only-the-environment-knows"
-LARGE = 10_000_000
+LARGE, PARAGRAPH = 10_000_000, f"<div><p>{'some text ' * 25}</p></div>"
 
 # OUT and LOCAL are addresses outside the site, the second with a name; UDP a port that listens.
 LEAVE = """<link rel=preconnect href="OUT"><link rel=dns-prefetch href="LOCAL"><link rel=prefetch href="OUT/prefetch">
@@ -19,7 +19,7 @@ LEAVE = """<link rel=preconnect href="OUT"><link rel=dns-prefetch href="LOCAL"><
 <object data="OUT/object"></object><p style="background: url(OUT/background.png)">text</p>
 <a href="OUT/link" ping="OUT/ping">out</a> <a href="LOCAL/link">by name</a> <a href="file:///etc/passwd">file</a>
 <a href="http://example.com/">far</a> <form action="OUT/form" method=post><button>post</button></form>
-<button onclick="open('OUT/window')">window</button> <button onclick="location = 'OUT/location'">location</button>
+<button onclick="window.open('OUT/window')">window</button> <button onclick="location = 'OUT/location'">location</button>
 <script>
 const quietly = (work) => { try { Promise.resolve(work()).catch(() => {}); } catch (error) {} };
 for (const place of ["OUT", "LOCAL"]) {
@@ -48,7 +48,7 @@ PAGES = {
     "/dialogs": """<button onclick="alert('hello'); confirm('sure?'); prompt('name?'); for (let i = 0; i < 20; i++) alert(i)">ask</button>
 <script>addEventListener("beforeunload", (event) => { event.preventDefault(); event.returnValue = "stay"; })</script><a href="/">home</a>""",
     "/download": '<a href="/file.bin">file</a><a href="data:text/plain,x" download="x.txt">data</a>',
-    "/popups": "<button onclick=\"for (let i = 0; i < 20; i++) open('/tells')\">many</button>",
+    "/popups": "<button onclick=\"for (let i = 0; i < 20; i++) window.open('/tells')\">many</button>",
     "/endless": """<div id=list></div><script>const add = () => { for (let i = 0; i < 200; i++) { const line = document.createElement('p');
 line.textContent = 'line ' + list.children.length; list.append(line); } }; add(); addEventListener('scroll', add);</script>""",
     "/hang": "<button onclick='while (true) {}'>hang</button>",
@@ -122,9 +122,7 @@ class HostileSite:
                         "x" * 1000, more={"Content-Disposition": "attachment", "Content-Type": "application/octet-stream"}
                     )
                 elif path == "/large":
-                    self._send(
-                        "<button>first</button>" + "<div><p>some text</p></div>" * (LARGE // 27) + "<button>last</button>"
-                    )
+                    self._send(f"<button>first</button>{PARAGRAPH * (LARGE // len(PARAGRAPH))}<button>last</button>")
                 else:
                     self._send(site.page(path, outside))
 

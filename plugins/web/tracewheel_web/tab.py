@@ -46,7 +46,7 @@ class Tab:
             ("Network.loadingFinished", self._ends_one),
             ("Network.loadingFailed", self._ends_one),
         ):
-            session.on(name, hear)  # type: ignore[call-overload]  # by name
+            session.on(name, hear)
         await asyncio.gather(session.send("Page.enable"), session.send("Network.enable"))
         self._frame = (await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
 

@@ -115,7 +115,7 @@ class WebappEnvironment(WebEnvironment):
         self._leave()
         site = self.shared.sites.take()
         try:
-            site.ask(self.args.reset, self._start["site"])  # type: ignore[attr-defined]
+            site.ask(self.args.reset, self._start["site"])
         except BridgeFailure:
             self.shared.sites.give_back(site, broken=True)
             raise
@@ -125,7 +125,7 @@ class WebappEnvironment(WebEnvironment):
     def snapshot(self) -> dict[str, Any]:
         assert self._site is not None, "reset comes first"
         page = {"title": self.view.title, "path": self.view.path}
-        state = self._site.ask(self.args.state)  # type: ignore[attr-defined]
+        state = self._site.ask(self.args.state)
         return {**self._start, "site": state, "page": page | ({"pictures": list(self._pictures)} if self._pictures else {})}
 
     def _leave(self) -> None:

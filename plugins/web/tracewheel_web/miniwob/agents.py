@@ -77,7 +77,7 @@ def table_values(seen: Seen) -> list[str]:
 
 
 def table(seen: Seen) -> dict[str, str]:
-    return dict(text.split(" | ", 1) for text in seen.texts if " | " in text)  # type: ignore[misc]  # two parts each
+    return dict(text.split(" | ", 1) for text in seen.texts if " | " in text)
 
 
 def word(seen: Seen) -> list[str]:

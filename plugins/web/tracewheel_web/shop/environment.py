@@ -26,7 +26,7 @@ class ShopEnvironment(WebappEnvironment):
     """
 
     kind = "shop"
-    Args = WebArgs  # type: ignore[assignment]  # where the site is, is known
+    Args = WebArgs  # where the site is, is known
     verifiers = ("state_diff",)
     families = FAMILIES
     tiers = TIERS

@@ -27,7 +27,7 @@ class Product(NamedTuple):
 def products(catalogue: int) -> list[Product]:
     """All that the shop sells."""
     rng = random.Random(f"catalogue-{catalogue}")
-    found = []
+    found: list[Product] = []
     for category, things in CATEGORIES.items():
         names = rng.sample([f"{colour} {thing}" for colour in COLOURS for thing in things], EACH)
         for name, price in zip(names, rng.sample(range(5, 90), EACH), strict=True):
