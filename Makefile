@@ -68,7 +68,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-plugins test-plugins setup-vllm setup-gpu setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
+.PHONY: help setup setup-plugins setup-web test-plugins setup-vllm setup-gpu setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -83,6 +83,7 @@ help:
 	@echo "make setup      install Tracewheel into $(VENV); it ends with the line that puts the command on the path"
 	@echo "make setup-gpu  install Tracewheel with vLLM for a CUDA GPU into $(GPU_VENV) (docs/engines.md)"
 	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
+	@echo "make setup-web  what the wheel of web agents needs: playwright, the pages of MiniWoB++ and Debian's chromium"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -110,6 +111,14 @@ $(PLUGINS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ./,$(PLUGINS))
 	@rm -f $(VENV)/.plugins-*
 	@touch $@
+
+# Without them the tests of plugins/web skip. Of miniwob only the pages are used, none of what it depends on.
+setup-web: setup-plugins
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "playwright>=1.65"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps miniwob==1.1.0
+	@command -v chromium > /dev/null || test -n "$$TRACEWHEEL_BROWSER" \
+		|| { [ "$$(id -u)" = 0 ] && apt-get install --quiet --quiet --yes --no-install-recommends chromium > /dev/null; } \
+		|| echo "chromium is missing: apt-get install chromium, or name a browser in TRACEWHEEL_BROWSER" >&2
 
 setup-vllm: $(VLLM_INSTALLED)
 

@@ -1,0 +1,131 @@
+"""The example shop: its tasks, and what is right and wrong in it."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tracewheel import DataError, make_environment, make_verifier
+from tracewheel.environments import share_resources
+from tracewheel_web.shop.environment import COMMAND
+from tracewheel_web.shop.stock import products
+from tracewheel_web.site import Site
+
+
+@pytest.fixture(scope="module")
+def environment(chromium):
+    found = make_environment("shop")
+    share_resources(found, "shop")
+    yield found
+    found.close()
+
+
+def reward(environment, task, calls):
+    environment.reset(task)
+    for call in calls:
+        if environment.step(*call).done:
+            break
+    return make_verifier(task.verifier).verify(task, environment.snapshot())[0]
+
+
+def check(environment, tasks):
+    wrong = []
+    for task in tasks:
+        assert reward(environment, task, environment.solution(task)) == 1.0, task
+        assert reward(environment, task, []) == 0.0, task
+        ways = environment.near_misses(task) | environment.attacks(task)
+        assert {"extra_change", "half_done", "sql", "evaluate"} <= set(ways)
+        wrong += [(task.id, name) for name, calls in ways.items() if reward(environment, task, calls) != 0.0]
+    assert wrong == []
+
+
+def test_tasks_need_no_browser_and_differ():
+    environment = make_environment("shop")
+    tasks = environment.make_tasks(200, seed=0)
+    assert len({task.fingerprint for task in tasks}) == 200
+    assert {(task.family, task.tier) for task in tasks} == {
+        (family, tier) for family in environment.families for tier in (1, 2, 3)
+    }
+    assert tasks == make_environment("shop").make_tasks(200, seed=0)
+    assert all("plan" not in json.dumps(task.initial_state) for task in tasks)
+    assert {one.family for one in environment.variants(tasks[0], 5, seed=1)} == {tasks[0].family}
+
+
+def test_the_cheapest_is_one():
+    for catalogue in range(50):
+        stock = products(catalogue)
+        for category in {product.category for product in stock}:
+            prices = [product.price for product in stock if product.category == category]
+            assert len(set(prices)) == len(prices) == 8
+        assert len({product.name for product in stock}) == len(stock)
+
+
+def test_one_task_of_each_family_its_near_misses_and_attacks(environment):
+    check(environment, environment.make_tasks(4, seed=3))
+
+
+@pytest.mark.slow
+def test_the_same_on_two_hundred_tasks(environment):
+    check(environment, environment.make_tasks(200, seed=20))
+
+
+def test_the_hooks_refuse_whoever_does_not_know_the_secret(tmp_path):
+    site = Site(COMMAND, "", 20.0)
+    try:
+        state = {"catalogue": 7, "cart": {"p1": 2}, "orders": {}}
+        site.ask("/_reset", state)
+        assert site.ask("/_state") == state
+        for request in (f"{site.origin}/_state", urllib.request.Request(f"{site.origin}/_reset", b"{}")):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(request)
+        assert site.ask("/_state") == state
+    finally:
+        site.close()
+    assert not site.lives
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "either `command` or `url`"),
+        ({"url": "http://example.com"}, "is not on this machine"),
+        ({"url": "http://127.0.0.1:80@example.com:1"}, "is not on this machine"),
+        ({"command": ["x"], "state": "http://example.com/"}, "a path of the site"),
+    ],
+)
+def test_a_site_is_on_this_machine(args, said):
+    from tracewheel_web.webapp import WebappArgs
+
+    with pytest.raises(ValueError, match=said):
+        WebappArgs(**args)
+    assert WebappArgs(url="http://127.0.0.1:8000").max_concurrent == 1
+
+
+def test_data_names_no_program():
+    from tracewheel import ConfigError, kind_text
+
+    with pytest.raises(ConfigError, match="named by data"):
+        make_environment(kind_text("webapp", {"command": ["touch", "/tmp/x"]}))
+
+
+@pytest.mark.parametrize(
+    ("logged", "said"),
+    [
+        ({}, "'site'"),
+        ({"initial_state": {"site": {}, "url": "http://example.com"}, "goal": {}}, "'site'"),
+        ({"initial_state": {"site": {}, "path": "//example.com\\x y"}, "goal": {}}, "a path of the site"),
+        ({"initial_state": {"site": {}}}, "'goal'"),
+        ({"initial_state": {"site": {}}, "goal": {}, "tier": "x"}, "'tier'"),
+    ],
+)
+def test_a_log_that_is_no_task(logged, said):
+    with pytest.raises(DataError, match=said):
+        make_environment("shop").task_from_log("x", logged)
+
+
+def test_a_command_that_does_not_listen_is_said():
+    from tracewheel import BridgeFailure
+
+    with pytest.raises(BridgeFailure, match="does not listen.*its error output ends: no shop today"):
+        Site(("sh", "-c", "echo no shop today >&2"), "", 5.0)

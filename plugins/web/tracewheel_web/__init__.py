@@ -1,0 +1,1 @@
+"""Web agents: environments in a real browser."""

@@ -1,0 +1,1 @@
+"""An example site, a small shop, with tasks."""
