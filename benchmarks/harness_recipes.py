@@ -114,7 +114,7 @@ def make_base(tokenizer: Path, folder: Path) -> Path:
 def trained(name: str, base: Path, programs: Path, folder: Path, threads: int) -> dict[str, Any] | None:
     """The figures of one recipe; None where its program is not installed. A finished run is not made again."""
     variables = with_programs(name, programs, threads)
-    if not (folder / "run" / "summary.json").is_file():
+    if not (folder / "seconds.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         told = command(folder, variables, "init", str(folder / "agent"), "--harness", name, "--base", str(base))
@@ -130,7 +130,7 @@ def trained(name: str, base: Path, programs: Path, folder: Path, threads: int) -
 
 def trained_sdk(name: str, programs: Path, folder: Path, threads: int) -> dict[str, Any]:
     """The figures of an example's agent, on the workspace with the tiny base."""
-    if not (folder / "run" / "summary.json").is_file():
+    if not (folder / "seconds.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         words = [word if word != "OWN" else str(programs / "bin" / "python") for word in SDKS[name]]

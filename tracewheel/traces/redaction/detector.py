@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -166,8 +167,8 @@ class Signs:
         return self.of_each([text])[0]
 
     def of_each(self, texts: Sequence[str]) -> list[dict[int, list[int] | None]]:
-        """The same for each of many texts, with one search. A sign may begin in the text before."""
-        places = iter(self.found("\n".join(texts)))
+        """The same for each of many texts, with one search. What joins them, a line end, is neither letter nor digit."""
+        places = iter(sorted(self.found("\n".join(texts)), key=itemgetter(1)))
         sign, end = next(places, (0, _NEVER))
         begin, found = 0, []
         for text in texts:
@@ -187,10 +188,9 @@ class Triggers:
 
     Args:
         expressions: In RE2's syntax; each matches bytes.
-        also: Expressions that only `fire` searches, because their states and the others' multiply.
     """
 
-    def __init__(self, expressions: Sequence[str], also: Sequence[str] = ()) -> None:
+    def __init__(self, expressions: Sequence[str]) -> None:
         import re2
 
         self._options = options = re2.Options()
@@ -202,7 +202,7 @@ class Triggers:
         for expression in distinct:
             self._set.Add(expression.encode("latin-1"))
         self._set.Compile()
-        every = b"|".join(b"(?:" + expression.encode("latin-1") + b")" for expression in (*distinct, *also))
+        every = b"|".join(b"(?:" + expression.encode("latin-1") + b")" for expression in distinct)
         self._any = re2.compile(every, options) if every else None
 
     @cached_property
