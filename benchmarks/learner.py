@@ -4,11 +4,10 @@
     python benchmarks/learner.py --hidden 896 --layers 24 --intermediate 4864 --heads 14 --key-heads 2
     python benchmarks/learner.py --base FOLDER --dtype bfloat16 --vocabulary 49152 --tokens 320 --prompt 0.33 --action 40
     python benchmarks/learner.py --scaling tokens        # T from 512 upwards; also: rows, vocabulary
-    python benchmarks/learner.py --gpu                   # a Qwen2.5-7B-shaped model; needs a GPU
 
 Each update runs in a process of its own, on `--threads` threads: from the trajectories as lists of
 token ids to the weights after the optimiser's step. Both sides train the same float32 LoRA adapter
-on the token-level clipped loss. TRL gets the trajectories through its `rollout_func` and runs with
+on the token-level clipped loss (on a GPU: `benchmarks/gpu`). TRL gets the trajectories through its `rollout_func` and runs with
 several micro-batch sizes, with and without gradient checkpointing; its best setting counts, for time
 and for memory separately. Prints JSON and a table; `--out` writes them.
 """
@@ -52,16 +51,8 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=["ours", "trl"], default=["trl", "ours"])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=3600, help="seconds for one update")
-    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--out", type=Path, help="writes OUT.json and OUT.md")
     arguments = parser.parse_args()
-    if arguments.gpu:
-        if not torch.cuda.is_available():
-            sys.exit("--gpu: no CUDA device here")
-        from learner_gpu import measure
-
-        emit(measure(), "", arguments.out)
-        return
     workload = Workload(**{spec.name: getattr(arguments, spec.name) for spec in fields(Workload)})
     if arguments.scaling:
         sizes = [size for size in SCALING[arguments.scaling] if size <= (arguments.up_to or size)]

@@ -14,10 +14,10 @@ import torch
 
 @dataclass(frozen=True)
 class Workload:
-    """A model shaped like Qwen2.5, and `prompts` groups of `group` trajectories of at most `tokens` tokens.
+    """A model shaped like Qwen2.5, or like Qwen3 with a `head_dim`, and `prompts` groups of `group` trajectories.
 
-    A trajectory is the group's prompt, then turns of `action` sampled tokens and `observation` tokens
-    of the environment, up to a length drawn between `shortest` and 1 times `tokens`. With `base`, a local folder, the
+    A trajectory is the group's prompt, then turns of `action` sampled tokens and `observation` tokens of the environment, up
+    to a length drawn between `shortest` and 1 times `tokens`. With `base`, a local folder, the
     model is that one; `dtype` is the type of its weights (the adapter's are float32).
     """
 
@@ -35,6 +35,7 @@ class Workload:
     heads: int = 8
     key_heads: int = 2
     rank: int = 16
+    head_dim: int = 0
     tied: int = 1
     seed: int = 0
     base: str = ""
@@ -86,11 +87,12 @@ def policy(workload: Workload, dtype: torch.dtype | None = None) -> Any:
 
 
 def _base(workload: Workload, dtype: torch.dtype) -> Any:
-    from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
     if workload.base:
         return AutoModelForCausalLM.from_pretrained(workload.base, dtype=dtype, attn_implementation="sdpa")
-    config = Qwen2Config(
+    shape = {"head_dim": workload.head_dim} if workload.head_dim else {}
+    config = (Qwen3Config if shape else Qwen2Config)(
         vocab_size=workload.vocabulary,
         hidden_size=workload.hidden,
         intermediate_size=workload.intermediate,
@@ -102,8 +104,10 @@ def _base(workload: Workload, dtype: torch.dtype) -> Any:
         pad_token_id=0,
         eos_token_id=1,
         bos_token_id=None,
+        attn_implementation="sdpa",
+        **shape,
     )
-    return Qwen2ForCausalLM(config).to(dtype)
+    return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def prepare(workload: Workload, folder: Path) -> None:

@@ -127,6 +127,7 @@ def test_a_sound_profile_is_checked_in_every_respect(bench, run):
         "base",
         "gate",
         "splits",
+        "threads",
         "components",
     }
     assert set(lines) == wanted

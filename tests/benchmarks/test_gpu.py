@@ -1,0 +1,75 @@
+"""The script for the day a GPU is at hand: its parts on this CPU, and that the failure of one leaves the others."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def module(monkeypatch):
+    for folder in ("benchmarks", "benchmarks/gpu"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    return importlib.import_module
+
+
+def test_each_part_survives_the_failure_of_another(module, monkeypatch, tmp_path):
+    run = module("run")
+    monkeypatch.setattr(run, "PARTS", {"unheard-of": 300, "decode": 300, "kernels": 1})
+    monkeypatch.setattr(run, "_machine", lambda device: {})
+    written = []
+    real = run.subprocess.run
+
+    def instead(command, **more):
+        if "decode" in command:
+            return run.subprocess.CompletedProcess(command, 0, 'noise\n[{"slots": 2}]\n', "")
+        written.append(command)
+        return real(command, **more)
+
+    monkeypatch.setattr(run.subprocess, "run", instead)
+    result = run.run_all(tmp_path / "gpu.json", None, "cpu", True, run.SECONDS)
+    assert json.loads((tmp_path / "gpu.json").read_text()) == result
+    parts = result["parts"]
+    assert "invalid choice: 'unheard-of'" in parts["unheard-of"]["error"] and len(written) == 1
+    assert parts["decode"]["result"] == [{"slots": 2}] and parts["kernels"] == {"error": "no time left"}
+
+
+def test_the_work_of_an_update_counts_what_a_layout_computes(module):
+    learning = module("learning")
+    workload = learning.replace(learning.SMALL, tokens=64, prompt=0.5)
+    model = learning.policy(workload, torch.float32)
+    found = {
+        name: learning._work(model, learning._batches(workload, name, "cpu"), name, workload) for name in ("packed", "forks")
+    }
+    shared = learning._work(model, learning._batches(workload, "shared_prefix", "cpu"), "shared_prefix", workload)
+    assert sum(found["packed"][1]) - sum(shared[1]) == 2 * 32, "a group of three reads its prompt once"
+    assert shared[0] < found["packed"][0]
+    (batch,) = learning._batches(workload, "forks", "cpu")
+    assert batch.before is not None and found["forks"][1] == [int(batch.attention_mask.sum())]
+
+
+def test_the_gradients_of_two_types_are_compared(module, monkeypatch):
+    learning = module("learning")
+    monkeypatch.setattr(learning, "SMALL", learning.replace(learning.SMALL, tokens=64, action=8, observation=8))
+    found = learning.parity("cpu", small=True)
+    assert found["forks float32"]["distance"] == 0.0 and 0.0 < found["forks bfloat16"]["distance"] < 0.05
+
+
+def test_an_older_torch_gets_grouped_heads(module, monkeypatch):
+    from torch.nn.attention import varlen
+
+    seen = {}
+
+    def older(query, key, value, ends, key_ends, longest, longest_key, is_causal=False, scale=None):
+        seen.update(key=key, is_causal=is_causal)
+        return query
+
+    monkeypatch.setattr(varlen, "varlen_attn", older)
+    module("learning").older_torch()
+    query, key = torch.zeros(3, 4, 2), torch.arange(12.0).view(3, 2, 2)
+    varlen.varlen_attn(query, key, key, 0, 0, 3, 3, scale=None, window_size=(-1, 0), enable_gqa=True)
+    assert seen["is_causal"] and torch.equal(seen["key"], key.repeat_interleave(2, 1))
