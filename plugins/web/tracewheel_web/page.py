@@ -55,6 +55,7 @@ class Page:
         self._tabs: list[Tab] = []
         self._now = 0
         self._last = 0
+        self._opening = 0
         self._failed = False
         self._notes: list[str] = []
         self._waiting: set[asyncio.Task[None]] = set()
@@ -176,15 +177,22 @@ class Page:
         target.on("close", lambda _: self._closed(tab))
         self._tabs.append(tab)
 
+    async def _add_opened(self, target: Target) -> None:
+        try:
+            await self._add(target)
+            self._notes.append(f"tab {len(self._tabs)} was opened")
+        finally:
+            self._opening -= 1
+
     def _opened(self, target: Target) -> None:
         if not self._tabs:
             return  # the first is added by `start`
-        if len(self._tabs) >= MOST_TABS:
+        if len(self._tabs) + self._opening >= MOST_TABS:
             self._notes.append("a new tab was closed: too many are open")
             self._later(target.close())
         else:
-            self._notes.append(f"tab {len(self._tabs) + 1} was opened")
-            self._later(self._add(target))
+            self._opening += 1
+            self._later(self._add_opened(target))
 
     def _closed(self, tab: Tab) -> None:
         place = self._tabs.index(tab)
