@@ -98,11 +98,13 @@ def _given() -> list[str]:
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
 SOURCES = "tracewheel-sources"
 _LOG_FORMATS = (
-    "agentdojo", "amp", "antigravity", "atif", "autogen", "bedrock", "braintrust", "chat_lines", "chatgpt", "claude_code",
-    "codex", "codex_exec", "copilot_cli", "cursor", "droid", "droid_stream", "gemini", "gemini_cli", "google_adk", "grok",
-    "hermes", "inspect", "kimi", "langchain", "langfuse", "langgraph", "langsmith", "mini_swe_agent", "mlflow",
-    "openai_agents", "opencode", "opencode_run", "openhands", "openinference", "pi", "pydantic_ai", "qwen_code", "sharegpt",
-    "smolagents", "strands", "sweagent", "table", "tau2", "tau_bench", "toolbench", "vercel_ai", "weave", "xlam",
+    "acp", "agentdojo", "ai_studio", "amp", "antigravity", "atif", "autogen", "bedrock", "bfcl", "braintrust",
+    "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli", "cursor", "droid",
+    "droid_stream", "elsewhere", "gemini", "gemini_cli", "google_adk", "goose", "grok", "grok_export", "hermes",
+    "inspect", "kimi", "kiro", "kiro_ide", "langchain", "langfuse", "langgraph", "langsmith", "mini_swe_agent",
+    "mlflow", "openai_agents", "opencode", "opencode_run", "openhands", "openinference", "pi", "promptfoo",
+    "pydantic_ai", "qwen_code", "sharegpt", "smolagents", "strands", "sweagent", "table", "tau2", "tau_bench",
+    "toolbench", "vercel_ai", "weave", "xlam",
 )  # fmt: skip
 # By sort, as `load_class` names it: kind -> the distribution that holds it.
 WHEELS: dict[str, dict[str, str]] = {

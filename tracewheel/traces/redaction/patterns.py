@@ -43,6 +43,7 @@ _KEY_WORDS = (
 )
 _PLACEHOLDER = re.compile(rf"(?i){any_of('placeholders')}")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|/\S*|\.\S*")
+QUOTED = "\"'"
 _WORDS = re.compile(r"[A-Za-z]+(?:[_\-][A-Za-z]+)*")
 _NO_PASSWORD = re.compile(
     r"(?i)[\d.,]+[a-z%]{0,3}|[a-z]+(?:[_-][a-z0-9]+)*[_-]\d+|test\w*|.*\.(?:py|[jt]sx?|c|cc|cpp|go|rs|rb|java"
@@ -186,7 +187,7 @@ def _published_rules() -> Iterator[Detector]:
 def _is_drawn(value: str, least: float) -> bool:
     """Whether a value has the entropy, in bits a character, of one that a machine has drawn."""
     shares = [count / len(value) for count in Counter(value).values()]
-    return -sum(share * math.log2(share) for share in shares) >= least and not _PLACEHOLDER.fullmatch(value)
+    return -sum(share * math.log2(share) for share in shares) >= least and not _PLACEHOLDER.fullmatch(value.strip(QUOTED))
 
 
 def _own_forms() -> Iterator[Detector]:

@@ -240,11 +240,12 @@ def _plain_address(written: str) -> str | None:
 
 
 def _national(phone: Callable[[str], str | None]) -> Callable[[str], str | None]:
-    """Identify numbers of eight digits or more that are not dates."""
+    """Identify numbers of eight digits or more, and three that differ, that are not dates."""
 
     def identify(written: str) -> str | None:
         is_date = _DATE.fullmatch(written) or _DATED.match(written)
-        return None if sum(map(str.isdigit, written)) < 8 or is_date else phone(written)
+        digits = [character for character in written if character.isdigit()]
+        return None if len(digits) < 8 or len(set(digits)) < 3 or is_date else phone(written)
 
     return identify
 

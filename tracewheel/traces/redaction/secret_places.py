@@ -110,8 +110,8 @@ _NO_SEED |= {"would", "could", "should", "their", "which", "than", "them"}
 
 
 _PLACEHOLDER = re.compile(
-    r"[$<{%*]|(?i:your|my[-_]|required|header|value|string|none|null|token|password\b|x{3}|(?:pass|pwd?|secret)\Z"
-    r"|[a-z]+[-_](?:password|passwd|secret|token)\Z|(?:\w{1,12}[-_])+\Z)"
+    r"[$<{%*]|(?i:your|my[-_]|required|header|value|string|none|null|token|password\b|x{3}|(?:pass|pwd?|secret|guest|example)\Z"
+    r"|my[a-z]*(?:password|secret)\Z|[a-z]+[-_](?:password|passwd|secret|token)\Z|(?:\w{1,12}[-_])+\Z)"
 )
 
 
