@@ -47,6 +47,7 @@ from tracewheel.learner.per_token import add_cross_entropy, pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
 from tracewheel.learner.scored_trajectories import succeeded
 from tracewheel.learner.trajectory_table import TrajectoryTable
+from tracewheel.learner.turn_masks import with_masks
 from tracewheel.learner.value_learner import ValueLearner
 from tracewheel.policy.adapters import policy_of
 
@@ -177,7 +178,7 @@ class Learner:
             trajectories: Trajectories with their `total`, as `read_scored_trajectories` gives them.
             iteration: From 1; with the seed it fixes every random choice. The policy's version afterwards.
         """
-        figures = self._learn(trajectories, iteration)
+        figures = self._learn(with_masks(trajectories, self.config.policy.base), iteration)
         self.version = self.advantages.version = iteration
         return figures
 
