@@ -73,15 +73,16 @@ class GrammarState:
         Raises:
             GrammarError: the grammar does not allow it.
         """
-        if not self.bits[token // 32] >> token % 32 & 1 or not self._matcher.consume_token(token):
-            raise GrammarError(f"token {token} is not allowed at its place")
-        if not self._matcher.is_stopped() or self._matcher.is_error():
+        if self.failed or not self.bits[token // 32] >> token % 32 & 1:
+            raise GrammarError(self.failed or f"token {token} is not allowed at its place")
+        self._matcher.consume_token(token)
+        if token not in self.grammar.stop_ids:
             self._look()
 
     def _look(self) -> None:
         self.bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.int32)
         if self._matcher.is_error() or not self.bits.any():
-            self.failed = _first_line(self._matcher.get_error()) or "nothing may follow"
+            self.failed = _reason(self._matcher.get_error() or "NoExtension")
 
 
 class Grammars:
@@ -130,7 +131,7 @@ class Grammars:
             raise GrammarError(f"it has {len(grammar.text)} characters, and {LARGEST} is the most")
         matcher = LLMatcher(self._tokens(grammar.stop_ids), grammar.text, log_level=0, limits=LLParserLimits(**LIMITS))
         if matcher.is_error():
-            raise GrammarError(_first_line(matcher.get_error()))
+            raise GrammarError(_reason(matcher.get_error()))
         return matcher
 
     def _tokens(self, stop_ids: tuple[int, ...]) -> Any:
@@ -143,6 +144,8 @@ class Grammars:
         return self._wrapped[stop_ids]
 
 
-def _first_line(error: str) -> str:
-    """An error in one line, without the library's own state."""
-    return re.sub(r"\s+", " ", error.partition("<state>")[0]).strip()[:300]
+def _reason(error: str) -> str:
+    """An error of the library in one line, without its state and the grammar's text."""
+    told = re.split(r"<state>|\n\s*1 \| ", error)[0]
+    told = re.sub(r"^at \d+\(\d+\): |failed to compile JSON schema: ", "", told)
+    return "no text can follow" if told.startswith("NoExtension") else " ".join(told.split())[:300]

@@ -19,8 +19,8 @@ from tracewheel.gateway.exchange import AnswerForm, ChatRequest, Refusal
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
 
-# A small model may write white space for ever, and that is JSON.
-OPTIONS = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,8}"}
+# A space, or a new line with its indentation: a small model writes white space for ever where it may.
+OPTIONS = {"whitespace_pattern": r"\x20|\x0A\x20{0,16}"}
 PROBE = "{}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, SupportsFloat, cast
@@ -15,6 +15,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.forks import Forks, check_forks, forks_of, preceding, rows
 from tracewheel.learner.kernels.packing import Layout, common_length
 from tracewheel.learner.losses import StepTotals
+from tracewheel.learner.turn_masks import MASKS, RowMasks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,9 @@ class Batch:
 
     Tokens are in flat order, each once. Where a trajectory has forks, `before` [B, T] is the index of the token that each
     one follows, -1 for none; it is None where every token follows the one before it.
+
+    Where turns were held to a grammar, `masks` [M, W] are the distinct masks of allowed tokens, as bits, and `mask_numbers`
+    [B, T] says which of them each token was drawn under, -1 for none. Both are None where every token could have come.
     """
 
     token_ids: Tensor
@@ -47,14 +51,17 @@ class Batch:
     temperature: Tensor
     rows: Tensor
     before: Tensor | None = None
+    mask_numbers: Tensor | None = None
+    masks: Tensor | None = None
 
     def to(self, device: str | torch.device) -> Batch:
         """The same batch on another device."""
-        return Batch(**{name: tensor.to(device) for name, tensor in self.tensors().items()})
+        moved = {name: tensor.to(device) for name, tensor in self.tensors().items()}
+        return replace(self, **moved, masks=None if self.masks is None else self.masks.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors by name, without `before` where there are no forks."""
-        named = {spec.name: getattr(self, spec.name) for spec in fields(self)}
+        """The tensors of rows by name, without those that are None."""
+        named = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name != "masks"}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def at_preceding(self, values: Tensor) -> Tensor:
@@ -77,6 +84,7 @@ class _Row:
     advantages: list[float]
     temperature: float
     forks: list[list[int]]
+    masks: RowMasks | None = None
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -100,8 +108,8 @@ def micro_batches(
     empty one, a row of padding alone, is undefined.
 
     Args:
-        trajectories: rows of `Trajectory.to_record`: token_ids, action_mask, logprobs, temperature (default 1), and forks
-            (default none).
+        trajectories: rows of `Trajectory.to_record`: token_ids, action_mask, logprobs, temperature (default 1), forks
+            (default none), and the masks of `with_masks` (default none).
         advantages: for each row one number for all its action tokens, or one number per token.
         micro_batch_tokens: the most tokens in a batch; `padded` counts padding and each row of a forked trajectory,
             `shared_prefix` counts a common beginning once. A longer trajectory is a batch of its own.
@@ -223,14 +231,15 @@ def _rows(trajectories: pd.DataFrame, advantages: Sequence[float] | Sequence[Seq
         temperatures,
         advantages,
         forks_of(trajectories),
+        trajectories[MASKS] if MASKS in trajectories else [None] * len(trajectories),
         strict=True,
     )
     found = []
-    for position, (ids, mask, logprobs, temperature, advantage, forks) in enumerate(columns):
+    for position, (ids, mask, logprobs, temperature, advantage, forks, masks) in enumerate(columns):
         per_token = (
             [float(advantage)] * len(ids) if isinstance(advantage, SupportsFloat) else list(cast("Sequence[float]", advantage))
         )
-        row = _Row(position, list(ids), list(mask), list(logprobs), per_token, float(temperature), forks)
+        row = _Row(position, list(ids), list(mask), list(logprobs), per_token, float(temperature), forks, masks)
         lengths = {len(values) for values in (row.token_ids, row.action_mask, row.logprobs, row.advantages)}
         if len(lengths) > 1:
             raise DataError(
@@ -263,7 +272,7 @@ def _pad(rows: list[_Row], padding: int) -> Batch:
     action_mask = padded([row.action_mask for row in rows], 0)
     observed = action_mask == 0
     before = [preceding(row.forks, len(row.token_ids)) + list(range(len(row.token_ids) - 1, longest - 1)) for row in rows]
-    return Batch(
+    batch = Batch(
         token_ids=padded([row.token_ids for row in rows], padding),
         attention_mask=torch.tensor([[1] * (longest - short) + [0] * short for short in missing]),
         action_mask=action_mask,
@@ -274,6 +283,20 @@ def _pad(rows: list[_Row], padding: int) -> Batch:
         rows=torch.tensor([row.position for row in rows]),
         before=torch.tensor(before) if any(row.forks for row in rows) else None,
     )
+    if not any(row.masks for row in rows):
+        return batch
+    distinct: dict[bytes, int] = {}
+    numbers = [_numbered(row, distinct) for row in rows]
+    words = [torch.frombuffer(bytearray(mask), dtype=torch.int32) for mask in distinct]
+    return replace(batch, mask_numbers=padded(numbers, -1), masks=torch.stack(words))
+
+
+def _numbered(row: _Row, distinct: dict[bytes, int]) -> list[int]:
+    """The mask of each token of a row, by its number among the distinct ones of a batch, which grow."""
+    if row.masks is None:
+        return [-1] * len(row.token_ids)
+    own = [distinct.setdefault(mask.tobytes(), len(distinct)) for mask in row.masks.bits]
+    return [-1 if number < 0 else own[number] for number in row.masks.numbers]
 
 
 REPLAY_WEIGHT = 0.3  # of the text's loss, beside that of the trajectories

@@ -47,6 +47,7 @@ from tracewheel.learner.per_token import add_cross_entropy, pad_per_token
 from tracewheel.learner.policy_versions import current_tokens, version_in_run
 from tracewheel.learner.scored_trajectories import succeeded
 from tracewheel.learner.trajectory_table import TrajectoryTable
+from tracewheel.learner.turn_masks import with_masks
 from tracewheel.learner.value_learner import ValueLearner
 from tracewheel.policy.adapters import policy_of
 
@@ -183,7 +184,7 @@ class Learner:
             DataError: the solutions cannot be read.
         """
         self.solutions = self._read_solutions(solutions)
-        figures = self._learn(trajectories, iteration)
+        figures = self._learn(with_masks(trajectories, self.config.policy.base), iteration)
         self.version = self.advantages.version = iteration
         return figures
 

@@ -33,13 +33,15 @@ def rescored(
         AdapterMismatchError: the adapter belongs to another base.
         DataError: a token is none of the base's.
     """
+    from tracewheel.learner.turn_masks import with_masks
     from tracewheel.policy.loading import load_for_generation
 
-    return score_tokens(load_for_generation(config, policy), trajectories, temperature=temperature)
+    held = with_masks(trajectories, policy.base)
+    return score_tokens(load_for_generation(config, policy), held, temperature=temperature)
 
 
 def score_tokens(model: Any, trajectories: pd.DataFrame, *, temperature: float | None = None) -> list[np.ndarray]:
-    """`rescored` with a model that is loaded."""
+    """`rescored` with a model that is loaded; rows that grammars held have the column of `with_masks`."""
     import torch
 
     from tracewheel.learner.batch import micro_batches

@@ -45,7 +45,7 @@ def _rows(batch: Batch, part: slice) -> Batch:
 
 def _cut(batch: Batch, rows: slice, length: int) -> Batch:
     values = {name: tensor[rows] for name, tensor in batch.tensors().items()}
-    return Batch(**{name: tensor[:, :length] if tensor.dim() == 2 else tensor for name, tensor in values.items()})
+    return replace(batch, **{name: tensor[:, :length] if tensor.dim() == 2 else tensor for name, tensor in values.items()})
 
 
 def _filler(like: Batch) -> Batch:

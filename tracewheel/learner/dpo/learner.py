@@ -193,8 +193,10 @@ def _mismatch(config: UpdateSections, backend: Backend, version: int, trajectori
     from tracewheel.learner.mismatch import MismatchStatistics, act_on, resolved
     from tracewheel.learner.per_token import pad_per_token
     from tracewheel.learner.policy_versions import current_tokens
+    from tracewheel.learner.turn_masks import with_masks
 
     current = current_tokens(trajectories, version)
+    trajectories = with_masks(trajectories, config.policy.base)
     found = MismatchStatistics()
     with torch.no_grad():
         settings = config.learner

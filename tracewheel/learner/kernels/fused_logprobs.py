@@ -23,6 +23,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tracewheel.policy.allowed_tokens import NEVER, forbidden
+
 COLUMNS = {"cpu": 2048, "cuda": 16384}
 
 
@@ -37,11 +39,29 @@ class OutputEmbedding:
     bias: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class TokenMasks:
+    """Masks of allowed tokens: `bits` [M, W] int32, and `numbers` [N] of each token's, -1 where every token could come."""
+
+    bits: Tensor
+    numbers: Tensor
+
+    def part(self, part: slice) -> TokenMasks:
+        """The masks of some tokens."""
+        return TokenMasks(self.bits, self.numbers[part])
+
+    def apply(self, logits: Tensor, columns: slice) -> Tensor:
+        """Logits [N, C] of the vocabulary's `columns` under the masks."""
+        held = (self.numbers >= 0).unsqueeze(-1)
+        return logits.masked_fill(forbidden(self.bits, columns)[self.numbers.clamp(min=0)] & held, NEVER)
+
+
 def target_logprobs(
     states: Tensor,
     embedding: OutputEmbedding,
     targets: Tensor,
     factor: Tensor,
+    masks: TokenMasks | None = None,
     *,
     chunk: int = 1024,
     entropy_gradient: bool = False,
@@ -53,6 +73,8 @@ def target_logprobs(
         embedding: Weight and bias.
         targets: [N] token ids.
         factor: [N] multiplied with the logits: one over the temperature; float32 or better.
+        masks: Of the tokens that could come at each place; None: every token could. Those that could not have no part in the
+            result or its gradient.
         chunk: tokens per tile of logits.
         entropy_gradient: whether the entropy is differentiable; costs a third product with the weight.
 
@@ -60,7 +82,7 @@ def target_logprobs(
         logprobs [N] and entropy [N] in nats, in the type of `factor`.
     """
     logprobs, entropy = _TargetLogprobs.apply(
-        states, embedding.weight, embedding.bias, targets, factor, chunk, entropy_gradient
+        states, embedding.weight, embedding.bias, targets, factor, masks, chunk, entropy_gradient
     )
     return logprobs, entropy if entropy_gradient else entropy.detach()
 
@@ -75,6 +97,7 @@ class _TargetLogprobs(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         factor: Tensor,
+        masks: TokenMasks | None,
         chunk: int,
         entropy_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
@@ -85,6 +108,7 @@ class _TargetLogprobs(torch.autograd.Function):
         tiles = _Tiles(weight, bias, min(chunk, len(states)), factor.dtype)
         for start in range(0, len(states), chunk):
             part = slice(start, start + chunk)
+            tiles.masks = None if masks is None else masks.part(part)
             target_rows = weight[targets[part]].to(factor.dtype)
             target_logits = (target_rows * states[part]).sum(-1)
             if bias is not None:
@@ -104,7 +128,7 @@ class _TargetLogprobs(torch.autograd.Function):
                 entropy_slopes[part] = (mean * mean_logit.unsqueeze(-1) - product) * factor[part].unsqueeze(-1)
         kept = (states, weight, bias, targets, factor, normaliser, entropy) if needs_weight else ()
         ctx.save_for_backward(slopes, entropy_slopes, *kept)
-        ctx.chunk = chunk
+        ctx.chunk, ctx.masks = chunk, masks
         return logprobs, entropy
 
     @staticmethod
@@ -117,8 +141,8 @@ class _TargetLogprobs(torch.autograd.Function):
             if entropy_slopes is not None:
                 by_states += entropy_slopes * by_entropy.unsqueeze(-1).to(slopes.dtype)
         if kept:
-            by_weight = _weight_gradient(by_logprob, by_entropy, _Saved(*kept), ctx.chunk)
-        return by_states, by_weight, None, None, None, None, None
+            by_weight = _weight_gradient(by_logprob, by_entropy, _Saved(*kept), ctx.masks, ctx.chunk)
+        return by_states, by_weight, None, None, None, None, None, None
 
 
 class _Tiles:
@@ -126,6 +150,7 @@ class _Tiles:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, dtype: torch.dtype) -> None:
         self._weight, self.bias = weight, bias
+        self.masks: TokenMasks | None = None  # of the tokens whose tiles are asked for
         self.factors = weight.dtype if weight.is_cuda else dtype  # the type of the factors of products
         columns = min(COLUMNS.get(weight.device.type, 2048), len(weight))
         self.parts = [slice(start, min(start + columns, len(weight))) for start in range(0, len(weight), columns)]
@@ -144,7 +169,8 @@ class _Tiles:
         _multiply(states, weight.t(), tile)
         if self.bias is not None:
             tile += self.bias[part]
-        return tile.mul_(factor.unsqueeze(-1))
+        tile.mul_(factor.unsqueeze(-1))
+        return tile if self.masks is None else self.masks.apply(tile, part)
 
 
 @dataclass
@@ -209,7 +235,9 @@ class _Saved:
     entropy: Tensor
 
 
-def _weight_gradient(by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, chunk: int) -> Tensor:
+def _weight_gradient(
+    by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, masks: TokenMasks | None, chunk: int
+) -> Tensor:
     """The gradient of `weight` [V, H] from those of the results [N]; recomputes the logits tile by tile."""
     states, weight, factor = saved.states, saved.weight, saved.factor
     gradient = torch.zeros(weight.shape, dtype=factor.dtype, device=weight.device)
@@ -218,6 +246,7 @@ def _weight_gradient(by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, chun
     for start in range(0, len(states), chunk):
         rows = slice(start, start + chunk)
         cast = tiles.cast(states[rows])
+        tiles.masks = None if masks is None else masks.part(rows)
         for part in tiles.parts:
             logits = tiles.logits(cast, tiles.weight(part), factor[rows], part)
             logprobs = logits.sub_(saved.normaliser[rows].unsqueeze(-1))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tracewheel.learner.batch import Batch
-from tracewheel.learner.kernels.fused_logprobs import OutputEmbedding, target_logprobs
+from tracewheel.learner.kernels.fused_logprobs import OutputEmbedding, TokenMasks, target_logprobs
 from tracewheel.learner.kernels.language_model import (
     allow_packing,
     at_least_float32,
@@ -69,10 +69,13 @@ def action_logprobs(
     places = batch.at_preceding(index)[actions[:, 1:]]
     temperature = batch.temperature.unsqueeze(-1).expand(actions.shape)[:, 1:][actions[:, 1:]]
     factor = temperature.to(at_least_float32(hidden[:0]).dtype).reciprocal()
+    masks = None
+    if batch.masks is not None and batch.mask_numbers is not None:
+        masks = TokenMasks(batch.masks, batch.mask_numbers[:, 1:][actions[:, 1:]])
     if layout == "shared_prefix":
-        scored = _score_once(inner, hidden, places, targets, factor, chunk, entropy_gradient)
+        scored = _score_once(inner, hidden, places, targets, factor, masks, chunk, entropy_gradient)
     else:
-        scored = _score(inner, rows_at(hidden, places), targets, factor, chunk, entropy_gradient)
+        scored = _score(inner, rows_at(hidden, places), targets, factor, masks, chunk, entropy_gradient)
     empty = torch.zeros(actions.shape, dtype=factor.dtype, device=factor.device)
     logprobs, entropy = (empty.masked_scatter(actions, values) for values in scored)
     return logprobs, entropy
@@ -98,24 +101,40 @@ def _body(inner: Any, batch: Batch, layout: Layout) -> tuple[Tensor, Tensor]:
 
 
 def _score_once(
-    inner: Any, hidden: Tensor, places: Tensor, targets: Tensor, factor: Tensor, chunk: int, entropy_gradient: bool
+    inner: Any,
+    hidden: Tensor,
+    places: Tensor,
+    targets: Tensor,
+    factor: Tensor,
+    masks: TokenMasks | None,
+    chunk: int,
+    entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     """As `_score` after the rows of `hidden` at `places` [N]; what several trajectories have in common is scored once.
 
     With a vocabulary of 49,152, the output embedding is a fifth of the work of a model of 135M parameters.
     """
-    asked = torch.stack([places.double(), targets.double(), factor.double()], dim=1)  # exact in float64
+    numbers = [] if masks is None else [masks.numbers.double()]
+    asked = torch.stack([places.double(), targets.double(), factor.double(), *numbers], dim=1)  # exact in float64
     distinct, back = torch.unique(asked, dim=0, return_inverse=True)
     states = rows_at(hidden, distinct[:, 0].long())
-    found = _score(inner, states, distinct[:, 1].long(), distinct[:, 2].to(factor.dtype), chunk, entropy_gradient)
+    if masks is not None:
+        masks = TokenMasks(masks.bits, distinct[:, 3].long())
+    found = _score(inner, states, distinct[:, 1].long(), distinct[:, 2].to(factor.dtype), masks, chunk, entropy_gradient)
     logprobs, entropy = (rows_at(values.unsqueeze(-1), back).squeeze(-1) for values in found)
     return logprobs, entropy
 
 
 def _score(
-    inner: Any, states: Tensor, targets: Tensor, factor: Tensor, chunk: int, entropy_gradient: bool
+    inner: Any,
+    states: Tensor,
+    targets: Tensor,
+    factor: Tensor,
+    masks: TokenMasks | None,
+    chunk: int,
+    entropy_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probability and entropy [N] of `targets` [N] after `states` [N, H]."""
+    """Log-probability and entropy [N] of `targets` [N] after `states` [N, H], among the tokens that `masks` allow."""
     head, scale, cap = output_embedding(inner)
     if type(head) is nn.Linear and not cap and not (head.bias is not None and head.bias.requires_grad):
         partitioned = hasattr(head.weight, "ds_id")
@@ -124,21 +143,25 @@ def _score(
                 embedding = OutputEmbedding(head.weight, head.bias)
                 states = states.to(head.weight.dtype)  # under autocast the body's type may be another
                 return target_logprobs(
-                    states, embedding, targets, factor * scale, chunk=chunk, entropy_gradient=entropy_gradient
+                    states, embedding, targets, factor * scale, masks, chunk=chunk, entropy_gradient=entropy_gradient
                 )
     if any(hasattr(parameter, "ds_id") for parameter in head.parameters()):
         chunk = max(len(states), 1)  # processes gather a partitioned weight together, so all must project equally often
     project = projection(inner)
 
-    def score(states: Tensor, targets: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
-        log_softmax = torch.log_softmax(at_least_float32(project(states)) * factor.unsqueeze(-1), dim=-1)
+    def score(states: Tensor, targets: Tensor, factor: Tensor, masks: TokenMasks | None) -> tuple[Tensor, Tensor]:
+        logits = at_least_float32(project(states)) * factor.unsqueeze(-1)
+        if masks is not None:
+            logits = masks.apply(logits, slice(0, logits.shape[-1]))
+        log_softmax = torch.log_softmax(logits, dim=-1)
         with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
             entropy = -(log_softmax.exp() * log_softmax).sum(-1)
         return log_softmax.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropy
 
     pieces = []
     for start in range(0, max(len(states), 1), chunk):
-        piece = states[start : start + chunk], targets[start : start + chunk], factor[start : start + chunk]
+        part = slice(start, start + chunk)
+        piece = states[part], targets[part], factor[part], None if masks is None else masks.part(part)
         recompute = torch.is_grad_enabled() and len(states) > chunk
         pieces.append(checkpoint(score, *piece, use_reentrant=False) if recompute else score(*piece))
     logprobs, entropy = (torch.cat(parts) for parts in zip(*pieces, strict=True))

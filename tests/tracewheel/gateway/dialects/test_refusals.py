@@ -48,8 +48,12 @@ CHAT_CASES = [
     ({"tools": [FUNCTION], "tool_choice": {"type": "function", "function": {"name": "lose"}}}, "tool_choice", "invalid_value"),
     ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ({"functions": [{"name": "find"}]}, "functions", "unsupported_parameter"),
-    ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format", "unsupported_parameter"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+    ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        "response_format.json_schema.name",
+        "missing_required_parameter",
+    ),
     ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
     ({"temperature": 3}, "temperature", "integer_above_max_value"),
     ({"top_p": -0.1}, "top_p", "decimal_below_min_value"),
@@ -79,7 +83,7 @@ RESPONSE_CASES = [
     ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "tool_choice.type", "invalid_value"),
     ({"background": True}, "background", "unsupported_parameter"),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
-    ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}}}, "text.format", "unsupported_parameter"),
+    ({"text": {"format": {"type": "json_schema", "name": "x", "schema": 1}}}, "text.format.schema", "invalid_type"),
     ({"include": ["everything"]}, "include[0]", "invalid_value"),
     ({"stop": "x"}, "stop", "unknown_parameter"),
 ]
@@ -97,7 +101,7 @@ CLAUDE_CASES = [
     ({"tools": [{"name": "find it", "input_schema": {}}]}, "tools.0.name"),
     ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
     ({"temperature": 1.5}, "temperature"),
-    ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+    ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
 ]
 
 
