@@ -107,6 +107,8 @@ class HarnessConfig(Strict):
     variable (`TRACEWHEEL_TASK`). `tools`: how the episode's environment is served beside it, over HTTP or MCP; with `none` the
     program has its own tools, no environment is made, and verifiers see only what the program says.
 
+    Requests for embeddings are passed on to the endpoint `embeddings`, for its model.
+
     `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and,
     where `memory_mb` is set, that much address space. Of what it prints the last 64 KiB are kept. With `preload`,
     Python modules are imported once, and each program starts as a fork of that process: it saves an agent on a large SDK most
@@ -126,6 +128,7 @@ class HarnessConfig(Strict):
     task_on: Literal["stdin", "file", "env"] = "stdin"
     tools: Literal["none", "http", "mcp"] = "http"
     credit: Literal["auto", "all", "last", "kept", "per_agent"] = "auto"
+    embeddings: EndpointConfig | None = None
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     seconds: Positive = 600.0
     max_requests: Count = 200

@@ -88,7 +88,9 @@ class HarnessPool:
             made.callback(self._engine.close)
             self._gateway = Gateway(self._engine, renderer, config)
             self._door = ToolDoor()
-            server = made.enter_context(GatewayServer(self._gateway, routes=self._door.routes()))
+            server = made.enter_context(
+                GatewayServer(self._gateway, routes=self._door.routes(), embeddings=self._harness.embeddings)
+            )
             self._gateway.address, self._loop = server.url(), server.loop
             self._threads = WorldThreads(config.tool_threads or 1, self._loop)
             made.callback(self._loop.call_soon_threadsafe, self._threads.close)
