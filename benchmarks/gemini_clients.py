@@ -4,8 +4,8 @@
     python benchmarks/gemini_clients.py --python ../google/bin/python
     python benchmarks/gemini_clients.py --python ../google/bin/python --tokenizer ../qwen3   # a template with thinking
 
-Each case is one episode: three questions with text, calls one by one and in parallel, sub-agents. The client is a process of its
-own, with the other interpreter. Gemini CLI is tested by its recipe (`make test-harnesses`).
+Each case is one episode: three questions with text, calls one by one and in parallel, sub-agents. The client is another
+process, with the other interpreter. Gemini CLI is tested by its recipe (`make test-harnesses`).
 """
 
 from __future__ import annotations

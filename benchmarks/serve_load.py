@@ -65,7 +65,7 @@ def one_round(folder: Path) -> dict[str, Any]:
         took = time.perf_counter() - begun
         server.send_signal(signal.SIGTERM)
         cpu = float(server.stdout.readline())
-        server.wait(60)
+        server.wait(600)
     finally:
         server.kill()
     sampled = sum(sum(record["tokens"]["action_mask"]) for record in records(folder))
