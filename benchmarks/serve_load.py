@@ -64,11 +64,13 @@ def one_round(folder: Path) -> dict[str, Any]:
         waits = asyncio.run(clients(port))
         took = time.perf_counter() - begun
         server.send_signal(signal.SIGTERM)
-        server.wait(60)
+        cpu = float(server.stdout.readline())
+        server.wait(600)
     finally:
         server.kill()
     sampled = sum(sum(record["tokens"]["action_mask"]) for record in records(folder))
     served = {"turns": len(waits), "tokens_s": sampled / took, "p50_ms": at(waits, 0.5), "p95_ms": at(waits, 0.95)}
+    served |= {"cpu_ms": 1000 * cpu / len(waits)}
     told = subprocess.run([*script, "--direct", str(folder)], env=environment(1), stdout=subprocess.PIPE, text=True, check=True)
     alone = json.loads(told.stdout)
     print(served, alone, os.getloadavg()[0], file=sys.stderr, flush=True)
@@ -136,7 +138,9 @@ def serve(folder: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     with GatewayServer(door) as server:
         print(server.port, flush=True)
+        begun = time.process_time()
         signal.pause()
+        print(time.process_time() - begun, flush=True)
     door.end_idle(0.0)
     log.close()
     thread.close()
@@ -170,7 +174,8 @@ def direct(folder: Path) -> None:
                     logged.setdefault(session, []).append([])
                     new = []
                 logged[session][-1].append(tokens["token_ids"][at_token]) if acts else new.append(tokens["token_ids"][at_token])
-    begun, asked_at, took, sampled, same = time.perf_counter(), dict[int, float](), list[float](), 0, 0
+    begun, cpu = time.perf_counter(), time.process_time()
+    asked_at, took, sampled, same = dict[int, float](), list[float](), 0, 0
     turns = sum(map(len, waiting.values()))
 
     def submit(session: int) -> None:
@@ -190,8 +195,10 @@ def direct(folder: Path) -> None:
             elif later:
                 submit(later.pop())
     seconds = time.perf_counter() - begun
+    cpu = time.process_time() - cpu
     told = {
         "turns": turns,
+        "cpu_ms": 1000 * cpu / turns,
         "tokens_s": sampled / seconds,
         "p50_ms": at(took, 0.5),
         "p95_ms": at(took, 0.95),
@@ -212,7 +219,7 @@ def checked(folder: Path) -> dict[str, Any]:
     from tracewheel.traces.ingest import ingest
 
     read = {"paths": [f"{folder}/*/log/*.jsonl"], "redaction": {"enabled": False}}
-    profile = {"policy": {"base": BASE}, "environment": {"kind": "workspace"}, "ingest": read}
+    profile = {"name": "load", "policy": {"base": BASE}, "environment": {"kind": "workspace"}, "ingest": read}
     ingest(IngestSections.of(RetrainConfig.model_validate(profile)).ingest, folder / "ingested")
     traces = pd.read_parquet(folder / "ingested" / "traces.parquet")
     quarantined = len((folder / "ingested" / "quarantine.jsonl").read_text().splitlines())
@@ -243,7 +250,12 @@ def rows(result: dict[str, Any]) -> str:
     def middle(side: str, name: str) -> float:
         return statistics.median(one[side][name] for one in result["rounds"])
 
-    names = [("tokens_s", "tokens a second"), ("p50_ms", "a turn, median, ms"), ("p95_ms", "a turn, p95, ms")]
+    names = [
+        ("tokens_s", "tokens a second"),
+        ("p50_ms", "a turn, median, ms"),
+        ("p95_ms", "a turn, p95, ms"),
+        ("cpu_ms", "CPU of a turn, ms"),
+    ]
     lines = []
     for name, told in names:
         alone, served = middle("direct", name), middle("served", name)

@@ -108,6 +108,8 @@ class HarnessConfig(Strict):
     program has its own tools, no environment is made, and verifiers see only what the program says; where it is told
     {workdir}, this holds the task's `initial_state.files` at the start, and the final state's `files` are what it leaves there.
 
+    Requests for embeddings are passed on to the endpoint `embeddings`, for its model.
+
     `concurrency` programs run at once, each for at most `seconds`, with at most `max_requests` requests to the model and
     `memory_mb` of memory. Of what it prints the last 64 KiB are kept. With `sandbox: auto` it runs in a box of bubblewrap where
     the machine has it: the system, the program and its `code` are there read-only, its episode's folder to write, and no
@@ -129,6 +131,7 @@ class HarnessConfig(Strict):
     task_on: Literal["stdin", "file", "env"] = "stdin"
     tools: Literal["none", "http", "mcp"] = "http"
     credit: Literal["auto", "all", "last", "kept", "per_agent"] = "auto"
+    embeddings: EndpointConfig | None = None
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     seconds: Positive = 600.0
     max_requests: Count = 200

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.gateway.asking import Knowledge, Limits, check_key, dialect_of, read_body, refused
 from tracewheel.gateway.connections import timed
@@ -30,17 +31,17 @@ from tracewheel.gateway.dialects.chat import ChatCompletions
 from tracewheel.gateway.dialects.dialect import Dialect
 from tracewheel.gateway.dialects.gemini import Gemini
 from tracewheel.gateway.dialects.responses import Responses
+from tracewheel.gateway.embeddings import pass_on
 from tracewheel.gateway.endpoint import Endpoint
 from tracewheel.gateway.exchange import ChatRequest, CountsTokens, Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
 
 EARLIEST = "1970-01-01T00:00:00Z"  # the vendors want a date of each model; these have none
 VERSIONS = ("/v1", "/v1beta", "/v1alpha", "")  # of the APIs; programs differ in whether the base URL that they are given has it
-ABSENT = {
-    "completions": "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
-    " (lm-eval: local-chat-completions; DSPy: model_type='chat').",
-    "embeddings": "Embeddings are not served: give the program's embedding client a base URL of its own.",
-}
+NO_TEXTS = (
+    "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
+    " (lm-eval: local-chat-completions; DSPy: model_type='chat')."
+)
 METHODS = ("generateContent", "streamGenerateContent")  # of Gemini's that ask for a turn
 
 
@@ -51,6 +52,7 @@ class _Rest:
     door: Door
     known: Knowledge
     limits: Limits
+    embeddings: EndpointConfig | None = None
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -70,9 +72,12 @@ class _Rest:
         name = request.path_params["name"]  # requests may name any model, so each of them is there
         return JSONResponse(_model(name, dialect_of(request)))
 
-    async def absent(self, request: Request) -> Response:
+    async def completions(self, request: Request) -> Response:
+        raise Refusal("not_found", NO_TEXTS, code="unknown_url")
+
+    async def embed(self, request: Request) -> Response:
         check_key(self.door, request)
-        raise Refusal("not_found", ABSENT[request.url.path.rpartition("/")[2]], code="unknown_url")
+        return await pass_on(await read_body(request, self.limits), self.embeddings)
 
     async def response(self, request: Request) -> Response:
         identity = request.path_params["identity"]
@@ -113,17 +118,20 @@ class _Gemini(_Rest):
         await Endpoint(self.door, dialect, self.known, self.limits)(scope, receive, send)
 
 
-def create_app(door: Door, limits: Limits | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    door: Door, limits: Limits | None = None, routes: Sequence[BaseRoute] = (), embeddings: EndpointConfig | None = None
+) -> Starlette:
     """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these."""
     limits, known = limits or Limits(), Knowledge()
-    rest = _Rest(door, known, limits)
+    rest = _Rest(door, known, limits, embeddings)
     asking: list[tuple[str, Any, list[str]]] = [
         ("/chat/completions", Endpoint(door, ChatCompletions(), known, limits), ["POST"]),
         ("/responses", Endpoint(door, Responses(), known, limits), ["POST"]),
         ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
         ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
         ("/messages/count_tokens", rest.count_tokens, ["POST"]),
-        *((f"/{name}", rest.absent, ["POST"]) for name in ABSENT),
+        ("/completions", rest.completions, ["POST"]),
+        ("/embeddings", rest.embed, ["POST"]),
         ("/models", rest.models, ["GET"]),
         ("/models/{name:path}", rest.model, ["GET"]),
         ("/models/{call:path}", _Gemini(door, known, limits), ["POST"]),
@@ -268,6 +276,7 @@ class GatewayServer(AppServer):
         limits: Of requests and streams.
         routes: More paths, which go before the door's.
         sockets: Where else it listens.
+        embeddings: Where requests for embeddings are passed on to; None for nowhere.
 
     Raises:
         InputError: the port is taken or not allowed.
@@ -281,9 +290,10 @@ class GatewayServer(AppServer):
         limits: Limits | None = None,
         routes: Sequence[BaseRoute] = (),
         sockets: Sequence[socket.socket] = (),
+        embeddings: EndpointConfig | None = None,
     ) -> None:
         limits = limits or Limits()
-        super().__init__(create_app(door, limits, routes), host, port, limits.whole, sockets)
+        super().__init__(create_app(door, limits, routes, embeddings), host, port, limits.whole, sockets)
 
     def openai_url(self, episode: str | None = None) -> str:
         """The base URL for OpenAI's clients."""

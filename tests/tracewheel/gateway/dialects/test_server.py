@@ -1,6 +1,7 @@
 """The server: keys and episodes, bodies that are none, slow replies, clients that go away."""
 
 import asyncio
+import functools
 import json
 import socket
 import time
@@ -9,10 +10,14 @@ import anthropic
 import httpx
 import openai
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
+from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InputError
 from tracewheel.gateway.exchange import Refusal
-from tracewheel.gateway.server import GatewayServer
+from tracewheel.gateway.server import AppServer, GatewayServer
 
 KEY, OTHER_KEY, EPISODE = "key-of-the-first", "key-of-the-second", "first"  # as in conftest.py
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -113,6 +118,23 @@ def test_other_paths_and_methods(http, served):
         assert told in response.json()["error"]["message"]
     assert http.get("chat/completions").status_code == 405
     assert http.get("messages").json()["error"]["type"] == "not_found_error"
+
+
+def test_embeddings_are_passed_on(replaceable, monkeypatch):
+    async def embed(request):
+        asked = await request.json()
+        return JSONResponse({"data": [asked, request.headers["authorization"]]}, 418)
+
+    monkeypatch.setenv("THEIR_KEY", "theirs")
+    with AppServer(Starlette(routes=[Route("/v1/embeddings", embed, methods=["POST"])]), "127.0.0.1", 0) as other:
+        config = EndpointConfig(endpoint=f"{other.url()}/v1", model="small", api_key_variable="THEIR_KEY")
+        with GatewayServer(replaceable, embeddings=config) as server:
+            ask = functools.partial(httpx.post, f"{server.openai_url(EPISODE)}/embeddings", json={"model": "m", "input": "hi"})
+            assert ask(headers={"x-api-key": "nobody's"}).status_code == 401
+            answer = ask(headers={"x-api-key": KEY})
+            assert (answer.status_code, answer.json()["data"]) == (418, [{"model": "small", "input": "hi"}, "Bearer theirs"])
+            other.stop()
+            assert "does not answer" in ask(headers={"x-api-key": KEY}).json()["error"]["message"]
 
 
 def test_an_exception_of_the_door_is_a_server_error(chat, claude, door):
