@@ -46,7 +46,7 @@ SDKS = {
     "Pydantic AI": ["OWN", "examples/pydantic_ai_agent.py"],
     "LangGraph": ["OWN", "examples/langgraph_agent.py"],
 }
-HEADINGS = ["program", "episodes", "requests", "turns", "unmatched", "rows", "tool results", "fidelity", "success", "seconds"]
+HEADINGS = ["program", "episodes", "requests", "turns", "unmatched", "rows", "tool results", "fidelity", "reward", "seconds"]
 SHAPE = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -219,6 +219,7 @@ def figures(name: str, folder: Path) -> dict[str, Any]:
     run = folder / "run"
     updates = [json.loads(file.read_text()) for file in sorted(run.glob("store/update-*/metrics.json"))]
     episodes = pd.concat([pd.read_parquet(file) for file in sorted(run.glob("store/rollout-*/trajectories.parquet"))])
+    branches = episodes["branches"] if "branches" in episodes else ["[]"] * len(episodes)  # of a history that never parted
     results = [sum(one["role"] == "tool" for one in json.loads(messages)) for messages in episodes["messages"]]
     return {
         "program": name,
@@ -226,10 +227,10 @@ def figures(name: str, folder: Path) -> dict[str, Any]:
         "requests": int(sum(update["requests"] for update in updates)),
         "turns": int(sum(len(json.loads(turns)) for turns in episodes["turns"])),
         "unmatched": int(sum(update["requests_unmatched"] for update in updates)),
-        "rows": sum(len(json.loads(branches)) or 1 for branches in episodes["branches"]),
+        "rows": sum(len(json.loads(one) if isinstance(one, str) else []) or 1 for one in branches),
         "tool results": min(results),
         "fidelity": min(update["fidelity"] for update in updates),
-        "success": None,
+        "reward": round(sum(update["reward"] for update in updates) / len(updates), 2),
         "seconds": round(json.loads((folder / "seconds.json").read_text())),
         "ended": episodes["stop_reason"].value_counts().to_dict(),
         "updates": updates,

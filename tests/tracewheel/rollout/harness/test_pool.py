@@ -285,7 +285,7 @@ def test_programs_are_ended_when_the_pool_is(engine, renderer, script, tasks, tm
 
     place = tmp_path / "pid"
     command = script(CLIENT + f"import time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
-    with HarnessPool(engine(), renderer, RolloutConfig(harness={"command": command})) as pool:
+    with HarnessPool(engine(), renderer, RolloutConfig(harness={"command": command, "sandbox": "none"})) as pool:
         pool.begin(0, EpisodeSpec(tasks[0], 0, 1, 1.0))
         while not place.exists() or not place.read_text():
             assert not pool.step()
@@ -310,7 +310,7 @@ while not os.path.exists({str(updated)!r}):
     time.sleep(0.01)
 ask(task["messages"])
 """
-    config = RolloutConfig(harness={"command": script(CLIENT + text)})
+    config = RolloutConfig(harness={"command": script(CLIENT + text), "sandbox": "none"})  # it reads files outside
     with HarnessPool(engine(), renderer, config) as pool:
         pool.begin(0, EpisodeSpec(tasks[0], 0, 1, 1.0))
         while not asked.exists():
