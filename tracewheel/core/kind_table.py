@@ -96,7 +96,7 @@ def _given() -> list[str]:
 
 
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
-SOURCES = "tracewheel-sources"
+SOURCES, WEB = "tracewheel-sources", "tracewheel-web"
 _LOG_FORMATS = (
     "agentdojo", "amp", "antigravity", "atif", "autogen", "bedrock", "braintrust", "chat_lines", "chatgpt", "claude_code",
     "codex", "codex_exec", "copilot_cli", "cursor", "droid", "droid_stream", "gemini", "gemini_cli", "google_adk", "grok",
@@ -109,6 +109,7 @@ WHEELS: dict[str, dict[str, str]] = {
     "environment": {
         **dict.fromkeys(("assistant", "code", "harbor", "math", "patch", "retrieval", "terminal"), WORLDS),
         **dict.fromkeys(("bfcl", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
+        **dict.fromkeys(("miniwob", "shop", "webapp"), WEB),
     },
     "verifier": {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
