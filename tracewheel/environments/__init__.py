@@ -106,8 +106,10 @@ def make_environment(kind: str) -> Environment:
         return recorded
     made: Environment = build(wanted, ENVIRONMENTS, "environment")
     awaited(made)
-    if OWN_CLASS.fullmatch(wanted.kind) or (wanted.kind in ENVIRONMENTS.wheels and wanted.kind not in WHEELS["environment"]):
+    own = OWN_CLASS.fullmatch(wanted.kind) or (wanted.kind in ENVIRONMENTS.wheels and wanted.kind not in WHEELS["environment"])
+    if own:
         guard(made, wanted.kind, "environment", CHECKS)
+    if own or hasattr(made, "exceptions"):  # one of ours may ask for the contract, too
         hold(made, f"environment '{wanted.kind}'")
     if wanted.args and wanted.kind not in ("recorded", "several"):
         _name_in_tasks(made, wanted)

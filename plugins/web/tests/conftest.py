@@ -13,7 +13,15 @@ from tracewheel.core.kind_table import give
 from tracewheel.environments import share_resources
 from tracewheel_web.browser import browser_path
 
-STEP_SECONDS = 60.0  # a busy machine is slow
+STEP_SECONDS = 120.0  # a busy machine is slow
+
+
+def opened(kind: str, **args):
+    """An environment that is patient, with its resources."""
+    spec = give(kind_text(kind, {"step_seconds": STEP_SECONDS, **args}))
+    environment = make_environment(spec)
+    share_resources(environment, spec)
+    return environment
 
 
 @pytest.fixture(scope="session")
@@ -49,11 +57,8 @@ def hostile(outside):
 class Visitor:
     """An environment at the hostile site."""
 
-    def __init__(self, site: HostileSite, **args) -> None:
-        self.site = site
-        self.kind = give(kind_text("webapp", {"url": site.url, "step_seconds": STEP_SECONDS, **args}))
-        self.environment = make_environment(self.kind)
-        share_resources(self.environment, self.kind)
+    def __init__(self, site: HostileSite) -> None:
+        self.environment = opened("webapp", url=site.url)
 
     def task(self, path: str = "/") -> Task:
         start = {"site": {"bought": []}, "path": path}

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from plugins.web.tests.conftest import STEP_SECONDS
 from tracewheel import BridgeFailure
 
 SETTLED = 1.0  # seconds in which what a page tries would arrive
@@ -137,5 +138,5 @@ def test_a_page_that_hangs_has_no_score_and_the_next_episode_begins(chromium, vi
     inner.args = inner.args.model_copy(update={"step_seconds": 3.0})
     with pytest.raises(BridgeFailure, match="click took longer than 3 s"):
         visitor.click("hang")
-    inner.args = inner.args.model_copy(update={"step_seconds": 60.0})
+    inner.args = inner.args.model_copy(update={"step_seconds": STEP_SECONDS})
     assert 'textbox "Thing"' in visitor.visit("/")

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tracewheel import BridgeFailure, make_environment
-from tracewheel.environments import share_resources
+from plugins.web.tests.conftest import opened
+from tracewheel import BridgeFailure
 
 EPISODES = 16
 
@@ -59,8 +59,7 @@ async def _raises():
 
 def test_sixteen_at_once_are_as_one_at_a_time(miniwob_pages):
     def play(task):
-        environment = make_environment("miniwob")
-        share_resources(environment, "miniwob")
+        environment = opened("miniwob")
         environment.reset(task)
         for call in solutions[task.id]:
             environment.step(*call)
@@ -68,8 +67,7 @@ def test_sixteen_at_once_are_as_one_at_a_time(miniwob_pages):
         environment.close()
         return state
 
-    maker = make_environment("miniwob")
-    share_resources(maker, "miniwob")
+    maker = opened("miniwob")
     tasks = maker.make_tasks(EPISODES, seed=5)
     solutions = {task.id: maker.solution(task) if place % 2 else [] for place, task in enumerate(tasks)}
     alone = [play(task) for task in tasks]

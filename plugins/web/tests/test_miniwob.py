@@ -2,16 +2,14 @@
 
 import pytest
 
-from tracewheel import DataError, kind_text, make_environment, make_verifier
-from tracewheel.core.kind_table import give
-from tracewheel.environments import share_resources
+from plugins.web.tests.conftest import opened
+from tracewheel import DataError, make_verifier
 from tracewheel_web.miniwob.agents import AGENTS
 
 
 @pytest.fixture(scope="module")
 def environment(miniwob_pages):
-    found = make_environment("miniwob")
-    share_resources(found, "miniwob")
+    found = opened("miniwob")
     yield found
     found.close()
 
@@ -75,9 +73,7 @@ def test_a_log_names_only_our_pages(environment, start):
 
 
 def test_pictures_are_kept_by_digest_when_asked_for(miniwob_pages, tmp_path):
-    kind = give(kind_text("miniwob", {"pages": ["click-button"], "screenshots": str(tmp_path / "pictures")}))
-    environment = make_environment(kind)
-    share_resources(environment, kind)
+    environment = opened("miniwob", pages=["click-button"], screenshots=str(tmp_path / "pictures"))
     (task,) = environment.make_tasks(1, seed=0)
     assert "raw" in rewarded(environment, task, environment.solution(task))[1]
     pictures = environment.snapshot()["pictures"]

@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
+from plugins.web.tests.conftest import opened
 from tracewheel import DataError, make_environment, make_verifier
-from tracewheel.environments import share_resources
 from tracewheel_web.shop.environment import COMMAND
 from tracewheel_web.shop.stock import products
 from tracewheel_web.site import Site
@@ -15,8 +15,7 @@ from tracewheel_web.site import Site
 
 @pytest.fixture(scope="module")
 def environment(chromium):
-    found = make_environment("shop")
-    share_resources(found, "shop")
+    found = opened("shop")
     yield found
     found.close()
 

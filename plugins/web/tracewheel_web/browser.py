@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracewheel import BridgeFailure, ConfigError
-from tracewheel_web.loop import Loop
+from tracewheel_web.loop import HOW, Loop
 from tracewheel_web.page import Page
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 VARIABLE, NAMES = "TRACEWHEEL_BROWSER", ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-HOW = "make setup-web installs playwright and Debian's chromium"
 START_SECONDS, CHECK_SECONDS, CLOSE_SECONDS = 60.0, 20.0, 10.0
 # A page that was used so often is closed: Chromium keeps a little of every document.
 MOST_USES = 200
@@ -65,6 +64,7 @@ class Browser:
         """The result of work with a page, from any thread.
 
         Raises:
+            ConfigError: playwright or a browser is not installed.
             BridgeFailure: it takes longer than `seconds`, or the browser ended, hangs or raised.
         """
         try:
@@ -74,11 +74,7 @@ class Browser:
             raise
 
     async def open(self, origin: str) -> Page:
-        """A page that can reach this origin alone.
-
-        Raises:
-            ConfigError: playwright or a browser is not installed.
-        """
+        """A page that can reach this origin alone."""
         chromium = await self._ready()
         while self._idle:
             page = self._idle.pop()
@@ -141,10 +137,8 @@ class Browser:
         return True
 
     async def _start(self) -> None:
-        try:
-            from playwright.async_api import async_playwright
-        except ImportError:
-            raise ConfigError(f"a browser needs playwright: {HOW}") from None
+        from playwright.async_api import async_playwright
+
         path = browser_path()
         if path is None:
             raise ConfigError(f"no browser found (looked for {', '.join(NAMES)}): {HOW}, or {VARIABLE} names one")

@@ -8,9 +8,10 @@ from collections.abc import Coroutine
 from concurrent.futures import wait
 from typing import Any, TypeVar
 
-from tracewheel import BridgeFailure
+from tracewheel import BridgeFailure, ConfigError
 
 Result = TypeVar("Result")
+HOW = "make setup-web installs playwright and Debian's chromium"
 CHECK_SECONDS = 0.1
 
 
@@ -26,10 +27,14 @@ class Loop:
         """The result of a coroutine.
 
         Raises:
+            ConfigError: playwright is not installed.
             BridgeFailure: it takes longer than `seconds`, or the browser ended, hangs or raised.
         """
-        from playwright.async_api import Error
-
+        try:
+            from playwright.async_api import Error
+        except ImportError:
+            work.close()
+            raise ConfigError(f"a browser needs playwright: {HOW}") from None
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop)
         try:
             # Not one long wait: a thread hears that it is given up only between two steps of Python.

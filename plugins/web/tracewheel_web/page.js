@@ -119,7 +119,7 @@
     const trimmed = (text) => text.replace(/(\s*\|)+\s*$/, "");
     for (const item of items) { if (item.row) item.row = trimmed(item.row); if (item.role === "text") item.name = trimmed(item.name); }
     return {items: items.filter((item) => item.ref || item.name), unread, last, title: clean(titleOf(document)), path: location.pathname + location.search,
-      above: Math.round(scrollY), below: Math.max(0, Math.round(rootOf(document).scrollHeight - scrollY - innerHeight))};
+      below: Math.max(0, Math.round(rootOf(document).scrollHeight - scrollY - innerHeight))};
   };
 
   const frame = () => new Promise((done) => { requestAnimationFrame(() => setTimeout(done, 0)); setTimeout(done, 100); });

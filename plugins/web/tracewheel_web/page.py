@@ -31,8 +31,7 @@ class View:
         unread: How many parts of the page were not read, for it is too large.
         title: The page's.
         path: Path and query of its address.
-        above: How many pixels lie above what is in sight.
-        below: How many lie below.
+        below: How many pixels lie below what is in sight.
         notes: What happened beside: a dialog, a download, a new tab.
     """
 
@@ -40,7 +39,6 @@ class View:
     unread: int = 0
     title: str = ""
     path: str = ""
-    above: int = 0
     below: int = 0
     notes: tuple[str, ...] = ()
 

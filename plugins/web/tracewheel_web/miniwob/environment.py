@@ -99,7 +99,8 @@ class MiniwobEnvironment(WebEnvironment):
             BridgeFailure: the browser fails.
         """
         try:
-            return spread_tasks(self._made, self.families, self.tiers, n, seed)
+            # A page has one tier.
+            return spread_tasks(lambda page, _, rng: self._made(page, rng), self.families, (0,), n, seed)
         finally:
             self._leave()
 
@@ -107,10 +108,9 @@ class MiniwobEnvironment(WebEnvironment):
         """Tasks of the same page."""
         rng = random.Random(f"variants-{task.id}-{seed}")
         try:
-            made = [self._made(task.family, task.tier, rng) for _ in range(n)]
+            return [self._made(task.family, rng) for _ in range(n)]
         finally:
             self._leave()
-        return [one for one in made if one is not None]
 
     def solution(self, task: Task) -> list[Call] | None:
         """The calls of the scripted agent."""
@@ -143,9 +143,7 @@ class MiniwobEnvironment(WebEnvironment):
         self._start, self._outcome = dict(start), (False, 0.0)
         self._enter(start["page"], self.shared.server.origin, f"/miniwob/{start['page']}.html?seed={start['seed']}")
 
-    def _made(self, page: str, tier: int, rng: random.Random) -> Task | None:
-        if AGENTS[page][0] != tier:
-            return None
+    def _made(self, page: str, rng: random.Random) -> Task:
         start = {"page": page, "seed": rng.randrange(SEEDS)}
         self._open(start)
         assert self._page is not None
