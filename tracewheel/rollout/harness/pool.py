@@ -91,9 +91,7 @@ class HarnessPool:
             self._door = ToolDoor()
             sockets = self._starter.make_box(self._folder / "box")
             routes, embeddings = self._door.routes(), self._harness.embeddings
-            server = made.enter_context(
-                GatewayServer(self._gateway, routes=routes, sockets=sockets, embeddings=embeddings)
-            )
+            server = made.enter_context(GatewayServer(self._gateway, routes=routes, sockets=sockets, embeddings=embeddings))
             self._gateway.address, self._loop = server.url(), server.loop
             self._threads = WorldThreads(config.tool_threads or 1, self._loop)
             made.callback(self._loop.call_soon_threadsafe, self._threads.close)
