@@ -181,7 +181,7 @@ class Intake:
         is_free = self._known.ids.add([hash_of(entry.trace.id.encode()) for entry in fresh])
         left = self._left(waiting, iter(is_new), iter(is_free), again)
         if self._second:
-            texts = [(item, entry, item and written(item, entry.messages if entry else ())) for item, entry in left]
+            texts = [(item, entry, written(item, entry.messages if entry else ()) if item else None) for item, entry in left]
             self._sent.append([(item, entry, text is not None) for item, entry, text in texts])
             self._second.send([text for _, _, text in texts if text is not None], self._redactor.known)
             self._settle_sent(IN_FLIGHT)
@@ -234,7 +234,10 @@ class Intake:
         made = made or redacted(self._redactor, item, entry.messages if entry else ())
         new = made.item or item
         if not made.learned.keys() <= self._redactor.learned.keys():
-            file, line = (new.file, item.line) if isinstance(item, Quarantined) else (item.source_file, item.source_line)
+            if isinstance(item, Trace):
+                file, line = item.source_file, item.source_line
+            else:
+                file, line = self._redactor.name(item.file), item.line
             self.taught.setdefault(file, set()).add(0 if self._joined else line)
         self._redactor.learned |= made.learned
         if isinstance(new, Quarantined):

@@ -67,8 +67,8 @@ def redacted(redactor: Redactor, item: Record, messages: Sequence[bytes] = ()) -
                 item = withheld(item, error)
             except NOT_STORABLE as error:
                 item = not_storable(item, error)
-        new, found = redactor.quarantined(item)
-        return Redacted(new, found, redactor.learned)
+        aside, found = redactor.quarantined(item)
+        return Redacted(aside, found, redactor.learned)
     finally:
         redactor.learned = earlier
 
