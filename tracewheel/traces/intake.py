@@ -35,7 +35,7 @@ from tracewheel.traces.places import Origin, PlacesWriter
 from tracewheel.traces.quarantine import Quarantined, not_storable
 from tracewheel.traces.readers.building import made_id
 from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.redaction.second_process import Redacted, SecondProcess, redacted
+from tracewheel.traces.redaction.second_process import Redacted, SecondProcess, redacted, written
 from tracewheel.traces.spool import SpanGroup
 from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
@@ -137,7 +137,7 @@ class Intake:
         self._waiting_bytes = 0
         self._waiting: list[_Waiting | Quarantined] = []
         self._second = second
-        self._sent: deque[list[tuple[Trace | Quarantined | None, _Waiting | None]]] = deque()
+        self._sent: deque[list[tuple[Trace | Quarantined | None, _Waiting | None, bool]]] = deque()
 
     def put(self, item: Trace | Quarantined, origin: Origin = ()) -> None:
         """Take a record, which lies there in the logs."""
@@ -181,13 +181,13 @@ class Intake:
         is_free = self._known.ids.add([hash_of(entry.trace.id.encode()) for entry in fresh])
         left = self._left(waiting, iter(is_new), iter(is_free), again)
         if self._second:
-            self._sent.append([*left])
-            batch = [(item, entry.messages if entry else []) for item, entry in self._sent[-1] if item is not None]
-            self._second.send(batch, self._redactor.known)
+            texts = [(item, entry, written(item, entry.messages if entry else ()) if item else None) for item, entry in left]
+            self._sent.append([(item, entry, text is not None) for item, entry, text in texts])
+            self._second.send([text for _, _, text in texts if text is not None], self._redactor.known)
             self._settle_sent(IN_FLIGHT)
         else:
             for item, entry in left:
-                self._settle(item, entry, item and redacted(self._redactor, item, entry.messages if entry else ()))
+                self._settle(item, entry)
         self._note_outcomes(fresh, copies)
 
     def _left(
@@ -221,20 +221,23 @@ class Intake:
         """Store what the second process has redacted, until at most so many batches are with it."""
         while self._second and len(self._sent) > most:
             made = iter(self._second.receive())
-            for item, entry in self._sent.popleft():
-                one = next(made) if item is not None else None
-                self._settle(item, entry, one)
+            for item, entry, was_sent in self._sent.popleft():
+                self._settle(item, entry, next(made) if was_sent else None)
 
-    def _settle(self, item: Trace | Quarantined | None, entry: _Waiting | None, made: Redacted | None) -> None:
-        """Store what became of a record, or note the place of a copy."""
-        if item is None or made is None:
+    def _settle(self, item: Trace | Quarantined | None, entry: _Waiting | None, made: Redacted | None = None) -> None:
+        """Store a record, redacted already or here, or note the place of a copy."""
+        if item is None:
             assert entry
             if self._places and not self._forgotten.covers(entry.trace):
                 self._places.add(entry.origin, entry.identity.content)
             return
+        made = made or redacted(self._redactor, item, entry.messages if entry else ())
         new = made.item or item
         if not made.learned.keys() <= self._redactor.learned.keys():
-            file, line = (new.file, item.line) if isinstance(item, Quarantined) else (item.source_file, item.source_line)
+            if isinstance(item, Trace):
+                file, line = item.source_file, item.source_line
+            else:
+                file, line = self._redactor.name(item.file), item.line
             self.taught.setdefault(file, set()).add(0 if self._joined else line)
         self._redactor.learned |= made.learned
         if isinstance(new, Quarantined):
@@ -260,11 +263,11 @@ class Intake:
         if made.item and self._forgotten.covers(trace):  # by the name that stands for theirs
             self.counts.numbers[FORGOTTEN] += 1
             return
-        written = json_of(trace.messages) if made.found else b"[" + b",".join(entry.messages) + b"]"
+        messages = json_of(trace.messages) if made.found else b"[" + b",".join(entry.messages) + b"]"
         if self._writer is None:
             self._writer = PartWriter(self.part)
         try:
-            self._writer.add(trace, written)
+            self._writer.add(trace, messages)
         except NOT_STORABLE as error:
             self._quarantine_record(*self._redactor.quarantined(not_storable(trace, error)))
             return

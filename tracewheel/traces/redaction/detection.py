@@ -14,6 +14,7 @@ from tracewheel.traces.redaction.pseudonyms import is_pseudonym
 from tracewheel.traces.redaction.unescaped import QUOTES, TEXT_IN_BASE64, Unescaped
 
 ESCAPED = r"(?:\\u(?:00[0-7aA]|20[0-3])|\\/)"  # an escaped letter, digit, or separator of digits
+ESCAPE = re.compile(ESCAPED.encode())
 _PERCENT = r"(?:%)(?:25)*[2-7][0-9a-fA-F]"
 _PUNCTUATION = re.compile(rf"[\s{{}}\[\],:{QUOTES}]*")
 

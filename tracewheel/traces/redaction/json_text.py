@@ -28,6 +28,7 @@ _NAMES = frozenset({"name", "key"})  # `{"name": "PASSWORD", "value": "…"}`
 _PLAIN = frozenset({"content", "text", "value", "arguments", "description", "output", "input", "result", "message"})
 # A quote that no text has. Detectors read it as one, and it never closes a quotation within the value.
 QUOTE = "\ue000"
+MAY_BE_JSON = re.compile(rf"(?:\A|{QUOTE})\s*[{{\[\"]")  # a line of `searchable` whose value may be
 Sort = Literal["key", "text", "number"]
 
 

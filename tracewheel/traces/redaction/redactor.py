@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +20,9 @@ from tracewheel.config.curation import RedactionConfig
 from tracewheel.core.errors import ConfigError, SecretError
 from tracewheel.core.types import Trace
 from tracewheel.traces.quarantine import LONGEST, Quarantined, withheld
-from tracewheel.traces.redaction.detection import ESCAPED, Detection
+from tracewheel.traces.redaction.detection import ESCAPE, Detection
 from tracewheel.traces.redaction.json_text import (
+    MAY_BE_JSON,
     PLAIN_KEY,
     QUOTE,
     Context,
@@ -61,9 +61,7 @@ IDENTITIES = {"user": "user", "session": "session", "task": "task", "id": "trace
 ROUNDS, SHORTEST_VALUE = 5, 4
 LONGEST_VALUE = 4096  # what begins in an excerpt is searched whole
 DEEPEST = 8  # JSON text within JSON text; deeper text is searched with its escapes
-ESCAPE = re.compile(ESCAPED.encode())
 REMEMBERED, MOST_REMEMBERED = 200, 100_000  # characters of a text that is remembered; how many are
-MAY_BE_JSON = re.compile(rf"(?:\A|{QUOTE})\s*[{{\[\"]")  # a value of `searchable` that is
 CALL_IDS = ("id", "tool_call_id")
 STRUCTURE = ("role", "type")
 

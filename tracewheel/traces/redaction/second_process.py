@@ -1,13 +1,14 @@
 """Redaction in a second process: it reads batches of records from its input, and writes what became of them, in order.
 
 It is a new process, not a fork, as libraries with threads do not survive a fork. It does not import the program that started
-it, hears no signal, and ends when its input does: with that program, however that ends.
+it, hears no signal, and ends when its input does: with that program, however that ends. A batch is a line of JSON.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
-import pickle
 import queue
 import signal
 import subprocess
@@ -15,7 +16,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,7 +29,7 @@ from tracewheel.traces.quarantine import Quarantined, not_storable, withheld
 from tracewheel.traces.redaction.redactor import Redactor
 
 START = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer)\n"
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.buffer.readline())\n"
     "from tracewheel.traces.redaction.second_process import main; main()"
 )
 Record = Trace | Quarantined
@@ -67,8 +67,8 @@ def redacted(redactor: Redactor, item: Record, messages: Sequence[bytes] = ()) -
                 item = withheld(item, error)
             except NOT_STORABLE as error:
                 item = not_storable(item, error)
-        new, found = redactor.quarantined(item)
-        return Redacted(new, found, redactor.learned)
+        aside, found = redactor.quarantined(item)
+        return Redacted(aside, found, redactor.learned)
     finally:
         redactor.learned = earlier
 
@@ -90,38 +90,36 @@ class SecondProcess:
         """The process's id; None before it starts and after it has ended."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
-    def send(self, batch: Sequence[tuple[Record, Sequence[bytes]]], known: Mapping[str, str]) -> None:
-        """Have records redacted, each with its messages as JSON text; `known` are the secrets to look for in all."""
+    def send(self, batch: Sequence[bytes], known: Mapping[str, str]) -> None:
+        """Have records redacted, as `written` writes them; `known` are the secrets to look for in all."""
         if self._process is None:
             self._start()
-        lean = [(replace(item, messages=[]) if isinstance(item, Trace) else item, messages) for item, messages in batch]
-        news = dict(known) if len(known) != self._known else None
+        news = orjson.dumps(dict(known) if len(known) != self._known else None)
         self._known = len(known)
-        self._frames.put(pickle.dumps((news, lean), pickle.HIGHEST_PROTOCOL))
+        self._frames.put(b"[" + news + b",[" + b",".join(batch) + b"]]\n")
 
-    def receive(self) -> list[Redacted]:
-        """What became of the batch that was sent first.
+    def receive(self) -> list[Redacted | None]:
+        """What became of the batch that was sent first; None of a record that is to be redacted here.
 
         Raises:
             InfrastructureError: the process has ended.
         """
         assert self._process and self._process.stdout
-        try:
-            found: list[Redacted] = pickle.load(self._process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
             code = self._process.wait()
             how = (
                 f"was killed by signal {-code}; if that is 9, memory may be short"
                 if code < 0
                 else f"ended with exit code {code}"
             )
-            raise InfrastructureError(f"ingest: its second process {how}. Nothing is half-written: run it again") from error
-        return found
+            raise InfrastructureError(f"ingest: its second process {how}. Nothing is half-written: run it again")
+        return [one and Redacted(_read(one["item"]), Counter(one["found"]), one["learned"]) for one in orjson.loads(line)]
 
     def _start(self) -> None:
         command = [sys.executable, "-I", "-c", START]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._frames.put(pickle.dumps(sys.path) + pickle.dumps(self._config))
+        self._frames.put(orjson.dumps(sys.path) + b"\n" + self._config.model_dump_json().encode() + b"\n")
         # Apart, as this process would wait for the other to read, and the other for this one.
         threading.Thread(target=_write, args=(self._process.stdin, self._frames), daemon=True).start()
 
@@ -155,21 +153,44 @@ def main() -> None:
         signal.signal(heard, signal.SIG_IGN)
     frames, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints is no frame
-    redactor = Redactor(pickle.load(frames))
-    while True:
-        try:
-            news, batch = pickle.load(frames)
-        except EOFError:
-            return
+    redactor = Redactor(RedactionConfig.model_validate_json(frames.readline()))
+    for line in frames:
+        news, batch = orjson.loads(line)
         if news is not None:
             redactor.learned = news
             redactor.look_for_learned()
             redactor.learned = {}
-        made = [redacted(redactor, _whole(item, messages), messages) for item, messages in batch]
-        out.write(pickle.dumps(made, pickle.HIGHEST_PROTOCOL))
+        made = (redacted(redactor, item) for record in batch if (item := _read(record)))
+        out.write(b"[" + b",".join(map(_answer, made)) + b"]\n")
         out.flush()
 
 
-def _whole(item: Any, messages: Sequence[bytes]) -> Record:
-    whole: Record = replace(item, messages=[*map(orjson.loads, messages)]) if isinstance(item, Trace) else item
-    return whole
+def written(item: Record, messages: Sequence[bytes] = ()) -> bytes | None:
+    """A record as JSON text; None where JSON cannot hold it.
+
+    Args:
+        item: The record.
+        messages: Each message of a trace as JSON text, where the caller has it.
+    """
+    fields: dict[str, Any] = vars(item).copy()
+    if isinstance(item, Quarantined):
+        fields["raw"] = base64.b64encode(item.raw).decode()
+    elif messages:
+        fields["messages"] = [*map(orjson.Fragment, messages)]
+    with contextlib.suppress(*NOT_STORABLE):
+        return orjson.dumps(fields)
+    return None
+
+
+def _read(fields: dict[str, Any] | None) -> Record | None:
+    if fields is None:
+        return None
+    return Quarantined(**{**fields, "raw": base64.b64decode(fields["raw"])}) if "raw" in fields else Trace(**fields)
+
+
+def _answer(made: Redacted) -> bytes:
+    text = written(made.item) if made.item else b"null"
+    with contextlib.suppress(*NOT_STORABLE):
+        if text:
+            return orjson.dumps({"item": orjson.Fragment(text), "found": made.found, "learned": made.learned})
+    return b"null"
