@@ -216,7 +216,10 @@ def main() -> None:
         if find_spec(name) is None:
             continue
         for at, read in zip(collections, (suite, maskbench), strict=True):
-            line = {key: round(value, 1) if isinstance(value, float) else value for key, value in figures(name, folder, read(Path(at))).items()}
+            line = {
+                key: round(value, 1) if isinstance(value, float) else value
+                for key, value in figures(name, folder, read(Path(at))).items()
+            }
             print(read.__name__, json.dumps(line), flush=True)
 
 

@@ -47,12 +47,17 @@ def begun(renderer: ChatRenderer, request: ChatRequest) -> GrammarState | None:
         return renderer.grammars.start(grammar)
     except GrammarError as error:
         place = ".".join([form.param, *_place(schema, str(error))])
-        raise Refusal("invalid_request", f"Invalid schema for '{place}': {error}.", place, code="invalid_json_schema") from error
+        raise Refusal(
+            "invalid_request", f"Invalid schema for '{place}': {error}.", place, code="invalid_json_schema"
+        ) from error
 
 
 def _thinking(renderer: ChatRenderer, ends: list[int]) -> str:
     """What comes before the answer: nothing where the template has closed the thinking, or the vocabulary has no tags."""
-    if split_thinking(renderer.decode(renderer.assistant_ids({"role": "assistant", "content": PROBE})[:-1]))[1].strip() != PROBE:
+    if (
+        split_thinking(renderer.decode(renderer.assistant_ids({"role": "assistant", "content": PROBE})[:-1]))[1].strip()
+        != PROBE
+    ):
         raise Refusal("invalid_request", "the model's chat format frames its answers: their form cannot be given", "model")
     vocabulary = renderer.tokenizer.get_vocab()
     if renderer.thinks == "no" or not {THINK_OPEN, THINK_CLOSE} <= vocabulary.keys():
@@ -66,7 +71,9 @@ def _call_opening(renderer: ChatRenderer, request: ChatRequest, form: AnswerForm
     """The tokens that begin a turn which calls one of the tools."""
     opening = sorted({call_head(renderer, json.dumps(tool))[0] for tool in request.tools})
     if any(renderer.decode([token]).lstrip()[:1] in '{["' for token in opening):
-        raise Refusal("invalid_request", "in this chat format calls begin as JSON does: offer tools, or give a form", form.param)
+        raise Refusal(
+            "invalid_request", "in this chat format calls begin as JSON does: offer tools, or give a form", form.param
+        )
     return opening
 
 

@@ -260,7 +260,9 @@ class LiveEpisode:
         """The request's tokens; what is longer than any tokens that the episode may have is not rendered."""
         most = self._config.max_tokens
         if request.form is not None and not self._engine.constrains:
-            raise Refusal("invalid_request", "the engine cannot hold an answer to a schema (rollout.engine)", request.form.param)
+            raise Refusal(
+                "invalid_request", "the engine cannot hold an answer to a schema (rollout.engine)", request.form.param
+            )
         if max(len(request.messages), _characters(request) // self._longest) > most:
             raise Refusal("context_length_exceeded", f"the messages have over {most} tokens (rollout.max_tokens)", "messages")
         context = self._tree.context(request)

@@ -69,7 +69,9 @@ def _masks(grammars: Grammars, row: Mapping[Any, Any]) -> RowMasks | None:
         try:
             masks = grammars.masks(Grammar.of(known[turn["grammar"]]), ids[turn["start"] : turn["end"]])
         except (GrammarError, KeyError) as error:
-            raise DataError(f"trajectory {row['id']}: the turn at token {turn['start']} is not of its grammar: {error}") from error
+            raise DataError(
+                f"trajectory {row['id']}: the turn at token {turn['start']} is not of its grammar: {error}"
+            ) from error
         for place, mask in enumerate(masks, turn["start"]):
             numbers[place] = distinct.setdefault(mask.tobytes(), len(distinct))
     if not distinct:

@@ -155,7 +155,9 @@ def accepted(renderer, text, **more):
     """Whether a turn may say a text, and nothing after it."""
     state = begun(renderer, ChatRequest(USER, form=form(), **more))
     ids = renderer.tokenizer.encode(text, add_special_tokens=False)
-    return all(state.bits[token // 32] >> token % 32 & 1 and state.take(token) is None for token in [*ids, renderer.end_of_turn_id])
+    return all(
+        state.bits[token // 32] >> token % 32 & 1 and state.take(token) is None for token in [*ids, renderer.end_of_turn_id]
+    )
 
 
 ANSWER = '{"count": 3, "colour": "red", "words": []}'

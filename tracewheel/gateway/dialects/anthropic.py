@@ -20,7 +20,6 @@ from tracewheel.gateway.dialects.fields import (
     text_of,
     tool_call,
     tool_reply,
-    unsupported,
     wrong_type,
     wrong_value,
 )

@@ -235,9 +235,7 @@ class _Saved:
     entropy: Tensor
 
 
-def _weight_gradient(
-    by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, masks: TokenMasks | None, chunk: int
-) -> Tensor:
+def _weight_gradient(by_logprob: Tensor, by_entropy: Tensor, saved: _Saved, masks: TokenMasks | None, chunk: int) -> Tensor:
     """The gradient of `weight` [V, H] from those of the results [N]; recomputes the logits tile by tile."""
     states, weight, factor = saved.states, saved.weight, saved.factor
     gradient = torch.zeros(weight.shape, dtype=factor.dtype, device=weight.device)
