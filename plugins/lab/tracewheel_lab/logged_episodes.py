@@ -207,6 +207,7 @@ def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any]:
         "action_mask": tokens["action_mask"],
         "logprobs": tokens["logprobs"],
         "forks": json.dumps(info.get("forks") or []),
+        "grammars": json.dumps(info.get("grammars") or {}),
         "turns": _stretches(tokens["action_mask"]),
         "stop_reason": info.get("stop_reason", "finished"),
         "temperature": float(info.get("temperature", 1.0)),
