@@ -208,7 +208,7 @@ def _row(path: Path, record: Mapping[Any, Any]) -> dict[str, Any]:
         "logprobs": tokens["logprobs"],
         "forks": json.dumps(info.get("forks") or []),
         "grammars": json.dumps(info.get("grammars") or {}),
-        "turns": _stretches(tokens["action_mask"]),
+        "turns": json.dumps(info["turns"]) if info.get("grammars") else _stretches(tokens["action_mask"]),
         "stop_reason": info.get("stop_reason", "finished"),
         "temperature": float(info.get("temperature", 1.0)),
         "task_id": record.get("task") if isinstance(record.get("task"), str) else record["id"],
