@@ -139,7 +139,7 @@ class Grammars:
         if stop_ids not in self._wrapped:
             from llguidance import LLTokenizer
 
-            backend: Any = self._tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+            backend: Any = self._tokenizer.backend_tokenizer
             self._wrapped[stop_ids] = LLTokenizer(backend.to_str(), eos_token=list(stop_ids))
         return self._wrapped[stop_ids]
 

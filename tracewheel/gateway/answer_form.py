@@ -38,9 +38,9 @@ def begun(renderer: ChatRenderer, request: ChatRequest) -> GrammarState | None:
     ends = sorted(renderer.end_of_turn_ids)
     schema = json.loads(form.schema)
     lines = [f"answer: %json {json.dumps({**schema, 'x-guidance': OPTIONS})}"]
-    heads = _heads(renderer, request, form)
-    lines += [f"calls: ({' | '.join(heads)}) <[^{_listed(ends)}]>*"] if heads else []
-    said = "(answer | calls)" if heads else "answer"
+    opening = _call_opening(renderer, request, form)
+    lines += [f"calls: <[{_listed(opening)}]> <[^{_listed(ends)}]>*"] if opening else []
+    said = "(answer | calls)" if opening else "answer"
     thinking = _thinking(renderer, ends)
     grammar = Grammar("\n".join([f"start: {thinking} {said}", *lines]), tuple(ends))
     try:
@@ -67,14 +67,14 @@ def _thinking(renderer: ChatRenderer, ends: list[int]) -> str:
     return rest if renderer.thinks == "opened" else f"(<[{opening}]> {rest})?"
 
 
-def _heads(renderer: ChatRenderer, request: ChatRequest, form: AnswerForm) -> list[str]:
-    """What a call of each tool begins with, as tokens."""
-    heads = [call_head(renderer, json.dumps(tool)) for tool in request.tools]
-    if any(renderer.decode([head[0]]).lstrip()[:1] in '{["' for head in heads):
+def _call_opening(renderer: ChatRenderer, request: ChatRequest, form: AnswerForm) -> list[int]:
+    """The tokens that begin a turn which calls one of the tools."""
+    opening = sorted({call_head(renderer, json.dumps(tool))[0] for tool in request.tools})
+    if any(renderer.decode([token]).lstrip()[:1] in '{["' for token in opening):
         raise Refusal(
             "invalid_request", "in this chat format calls begin as JSON does: offer tools, or give a form", form.param
         )
-    return sorted({" ".join(f"<[{token}]>" for token in head) for head in heads})
+    return opening
 
 
 def _listed(ids: list[int]) -> str:

@@ -21,6 +21,7 @@ from tracewheel.gateway.server import GatewayServer
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.turn_masks import with_masks
+from tracewheel.policy.loading import load_base
 
 SCHEMA = {
     "type": "object",
@@ -63,7 +64,7 @@ def by_responses(server, episode):
 
 
 def by_messages(server, episode):
-    with anthropic.Anthropic(base_url=server.anthropic_url(str(episode.number)), api_key=episode.key) as client:
+    with anthropic.Anthropic(base_url=server.url(str(episode.number)), api_key=episode.key) as client:
         asked = {"model": "policy", "max_tokens": 128, "messages": USER}
         given = {"format": {"type": "json_schema", "schema": SCHEMA}}
         yield client.messages.create(**asked, output_config=given).content[0].text
@@ -98,8 +99,8 @@ def played(gateway, limits, turns=3):
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed", "shared_prefix"])
-def test_a_learner_finds_the_distribution_again(gateway, limits, model, base, layout):
-    rows = played(gateway, limits)
+def test_a_learner_finds_the_distribution_again(gateway, limits, config, base, layout):
+    rows, model = played(gateway, limits), load_base(config.policy, base)  # not the engine's: its attention is another
     twice = pd.concat([rows, rows], ignore_index=True)
     stored = np.array(rows["logprobs"][0])
     (batch,) = micro_batches(with_masks(twice, base), [0.0, 0.0], 10_000, layout=layout)
@@ -124,7 +125,6 @@ REFUSED = [
     ({"properties": {"a": {"type": "string", "pattern": "(?=a)b"}}}, "properties.a.pattern"),
     ({"$ref": "#"}, None),
     ({"enum": [str(number) for number in range(50_000)]}, None),
-    ({"type": "string", "pattern": "(" * 200 + ")" * 200}, None),
 ]
 
 
@@ -168,10 +168,11 @@ def test_what_a_turn_may_say(renderer):
     assert accepted(renderer, ANSWER)
     assert not any(accepted(renderer, text) for text in ("hi", f"{ANSWER} so", '{"count": 3}', CALL))
     assert accepted(renderer, CALL, tools=[TOOL]) and accepted(renderer, ANSWER, tools=[TOOL])
-    assert not accepted(renderer, CALL.replace("find", "lose"), tools=[TOOL])
+    assert not accepted(renderer, f"so {CALL}", tools=[TOOL])
     assert begun(renderer, ChatRequest(USER, [TOOL], must_call=True, form=form())) is None
 
 
+@pytest.mark.slow  # the library reads a vocabulary of 150,000 for ten seconds
 def test_a_turn_may_think_first(renderer, real_tokenizer):
     thoughtful = ChatRenderer(real_tokenizer("qwen3"))
     thought = f"{THINK_OPEN}\nred {{\n{THINK_CLOSE}\n\n"
