@@ -162,10 +162,13 @@ async def read_body(request: Request, limits: Limits) -> Any:
         raw += chunk
         if len(raw) > limits.body:
             raise too_large
-    body = await off_loop(_unpacked, bytes(raw), request.headers.get("content-encoding", "").lower(), limits)
-    return await off_loop(parse_body, body, limits)
+    coding = request.headers.get("content-encoding", "").lower()
+    if len(raw) <= AT_ONCE and not coding:
+        return parse_body(bytes(raw), limits)
+    return await off_loop(lambda: parse_body(_unpacked(bytes(raw), coding, limits), limits))
 
 
+AT_ONCE = 32 << 10  # bytes: to parse so many takes less than to hand them to another thread
 PACKED = {"gzip": "gzip", "zstd": "zstd", "br": "brotli"}
 
 
