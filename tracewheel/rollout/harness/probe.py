@@ -127,12 +127,12 @@ def proposed_caps(probed: Probed, config: RolloutSections) -> dict[str, int]:
     rollout, window = config.rollout, window_of(config.policy.base)
     if probed.first + rollout.max_turn_tokens <= rollout.max_tokens:
         return {}
-    turn = max(rollout.max_turn_tokens, TURN)
-    needed = probed.first + turn
-    if window and needed > window:
+    if window and probed.first + rollout.max_turn_tokens > window:
         raise ConfigError(
             f"{_too_long(probed, config)}; the base's window is {window}: use a base with a longer one, or a shorter prompt"
         )
+    turn = max(rollout.max_turn_tokens, min(TURN, window - probed.first) if window else TURN)
+    needed = probed.first + turn
     cap = -(-2 * needed // STEP) * STEP  # as much again for its turns and what its tools say
     caps = {"max_tokens": min(cap, window) if window else cap}
     return caps if turn == rollout.max_turn_tokens else {**caps, "max_turn_tokens": turn}

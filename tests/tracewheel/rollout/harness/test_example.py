@@ -18,7 +18,7 @@ def same(found, expected):
 )
 def test_an_unmodified_program_has_the_episodes_of_the_built_in_loop(played, tasks, example, preload):
     expected = played(tasks, samples=2)
-    found = played(tasks, {"command": example, "preload": preload}, samples=2)
+    found = played(tasks, {"command": example, "preload": preload, "seconds": 300}, samples=2)
     alike = 0
     for one, other in zip(found, expected, strict=True):
         if any(turn["malformed"] for turn in other.turns):
