@@ -28,6 +28,8 @@ from coding_agent_tasks import FAMILIES
 from coding_agent_world import PROGRAM, REQUEST, SHORT, UNSAFE_LOCAL, log_records
 from measuring import Meter, emit, environment, machine, table
 
+from tracewheel.config import GateConfig
+from tracewheel.evaluation.gate import decide
 from tracewheel.projects.project import RECIPES
 
 ROOT = PROGRAM.parent
@@ -53,6 +55,7 @@ BASE: dict[str, Any] = {
 PHASES = ((SHORT, 900, 30000), ("", 400, 9000))
 RECURRING, ONCE = (48, 4), (88, 1)  # tasks and sessions of each
 POLICIES = ("warm_start_verified", "rl")
+OUTCOME = ["task_id", "family", "greedy", "sampled_successes"]
 HEADINGS = ["seed", "warm start", "after RL", "gain and the gate's interval", "p", "gate", "fidelity", "episodes", "unmatched"]
 HEADINGS += ["CPU minutes", "minutes"]
 
@@ -170,7 +173,8 @@ def share_curation(store: Path) -> None:
 
 def figures(seed: int, run: Path, said: dict[str, Any]) -> dict[str, Any]:
     """What the table and the results page show of a run, and the outcome of each held-out task before and after."""
-    gate = said["gate"]
+    tasks = held_out(run / said["run_id"])
+    gate = decide(GateConfig(gates_per_year=1), tasks["rl"], tasks[POLICIES[0]], baseline=POLICIES[0]).to_record()
     rates = {
         mode: {policy: {"rate": said[name][policy], "interval": said["intervals"][name][policy]} for policy in POLICIES}
         for mode, name in {"greedy": "success", "sampled": "sampled"}.items()
@@ -180,7 +184,8 @@ def figures(seed: int, run: Path, said: dict[str, Any]) -> dict[str, Any]:
     return {
         "seed": seed,
         **rates,
-        "gate": {name: gate[name] for name in kept},
+        "paired": {name: gate[name] for name in kept},
+        "gate": {name: said["gate"][name] for name in ("baseline", *kept)},
         "validation": said["validation"],
         "best_iteration": said["best_iteration"],
         "fidelity": min((one["fidelity"] for one in updates if one.get("fidelity") is not None), default=None),
@@ -189,7 +194,7 @@ def figures(seed: int, run: Path, said: dict[str, Any]) -> dict[str, Any]:
         "seconds": said["seconds"],
         "cpu_s": said["cpu_s"],
         "wall_s": said["wall_s"],
-        "tasks": outcomes(run),
+        "tasks": {name: table[OUTCOME].to_dict("list") for name, table in tasks.items()},
     }
 
 
@@ -211,14 +216,13 @@ def episodes(run: Path) -> dict[str, int]:
     return dict(found)
 
 
-def outcomes(run: Path) -> dict[str, dict[str, Any]]:
-    """Greedy and sampled success on each held-out task, before and after."""
+def held_out(run: Path) -> dict[str, Any]:
+    """The outcome of each held-out task, by policy."""
     import pandas
 
-    return {
-        file.parent.name: pandas.read_parquet(file)[["task_id", "family", "greedy", "sampled_successes"]].to_dict("list")
-        for file in run.glob("store/evaluate-*/results.parquet")
-    }
+    stored = json.loads((run / "lineage.json").read_text())["evaluations"]
+    places = {name: run.parent / "store" / splits["held_out"]["entry"] for name, splits in stored.items()}
+    return {name: pandas.read_parquet(place / "results.parquet") for name, place in places.items()}
 
 
 def shown(rows: list[dict[str, Any]]) -> str:
@@ -229,7 +233,7 @@ def shown(rows: list[dict[str, Any]]) -> str:
 def line(row: dict[str, Any]) -> list[Any]:
     """A row of the table."""
     rates = [" / ".join(f"{row[mode][policy]['rate']:.3f}" for mode in ("greedy", "sampled")) for policy in POLICIES]
-    gate, spent = row["gate"], row["episodes"]
+    gate, spent = row["paired"], row["episodes"]
     gain = f"{gate['difference']:+.3f} ({' to '.join(f'{end:+.3f}' for end in gate['interval'])})"
     seen = [f"{gate['p_value']:.2g}", gate["verdict"], row["fidelity"], spent["episodes"], spent["unmatched"]]
     return [row["seed"], *rates, gain, *seen, f"{row['cpu_s'] / 60:.1f}", f"{row['wall_s'] / 60:.1f}"]
