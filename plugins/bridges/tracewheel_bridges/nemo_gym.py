@@ -33,6 +33,7 @@ class NemoGymEnvironment:
         system_prompt: str = ""
 
     kind = "nemo_gym"
+    tool_threads = 64  # servers answer when they answer
     verifiers = ("verdict",)
     reaches = True
 

@@ -34,6 +34,7 @@ class McpEnvironment:
     """
 
     kind = "mcp"
+    tool_threads = 64  # servers answer when they answer
     reaches = True
     Args = McpArgs
 

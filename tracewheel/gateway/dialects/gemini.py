@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tracewheel.gateway.dialects.answer_forms import GEMINI_SCHEMAS, gemini_form
 from tracewheel.gateway.dialects.dialect import (
     Asked,
     Dialect,
@@ -15,7 +16,7 @@ from tracewheel.gateway.dialects.dialect import (
     reasoning_pieces,
     reasoning_tokens,
 )
-from tracewheel.gateway.dialects.fields import check_calls, checked_tools, object_arguments, unsupported
+from tracewheel.gateway.dialects.fields import check_calls, checked_tools, object_arguments
 from tracewheel.gateway.dialects.gemini_contents import Proto, read_contents, sealed, system_text
 from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
 from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
@@ -26,8 +27,7 @@ WITHOUT_EFFECT = {"safetySettings", "modelArmorConfig", "labels", "serviceTier",
 NEUTRAL: dict[str, tuple[Any, ...]] = {"cachedContent": ()}
 CONFIG = {"temperature", "topP", "seed", "maxOutputTokens", "stopSequences", "candidateCount", "responseLogprobs", "logprobs"}
 CONFIG |= {"thinkingConfig", "mediaResolution", "audioTimestamp", "enableEnhancedCivicAnswers"}
-SCHEMAS = ("responseSchema", "responseJsonSchema", "_responseJsonSchema", "responseFormat")
-CONFIG |= {"responseMimeType", *SCHEMAS}
+CONFIG |= {"responseMimeType", "responseFormat", *GEMINI_SCHEMAS}
 SAMPLED = {"topK": "top_k", "presencePenalty": "presence_penalty", "frequencyPenalty": "frequency_penalty"}
 CONFIG_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "responseModalities": (["TEXT"], []),
@@ -77,7 +77,6 @@ class Gemini(Dialect):
         config = fields.inner("generationConfig") or Proto({}, "generationConfig", fields.dropped)
         config.check_known(CONFIG | SAMPLED.keys(), CONFIG_NEUTRAL)
         fields.dropped |= {told for name, told in SAMPLED.items() if config.get(name)}
-        _check_form(config)
         choice = _tool_choice(fields)
         messages = read_contents(fields)
         if not counted:
@@ -97,6 +96,7 @@ class Gemini(Dialect):
             must_call=choice.must_call,
             logprobs=(alternatives or 0) if config.flag("responseLogprobs") else None,
             seed=config.whole("seed", -(2**63)),
+            form=gemini_form(config),
             dropped=frozenset(fields.dropped),
         )
         answers = config.whole("candidateCount", 1, MOST_ANSWERS) or 1
@@ -134,15 +134,6 @@ class Gemini(Dialect):
     def error_event(self, refusal: Refusal, request_id: str) -> Event:
         """See `Dialect`."""
         return Event(None, self.error(refusal, request_id))
-
-
-def _check_form(config: Proto) -> None:
-    mime = config.optional_text("responseMimeType")
-    held = next((name for name in SCHEMAS if config.get(name) is not None), None)
-    if held is not None or mime not in (None, "", "text/plain"):
-        raise unsupported(
-            "the model's text cannot be held to a schema here; offer a tool instead", config.at(held or "responseMimeType")
-        )
 
 
 def _tool_choice(fields: Proto) -> ToolChoice:
