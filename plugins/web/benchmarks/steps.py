@@ -1,4 +1,4 @@
-"""Steps a second of the environment beside playwright alone, in one run: `plugins/web/benchmarks/steps.py [SECONDS [EPISODES ...]]`.
+"""Steps a second of ours beside playwright alone, in one run: `plugins/web/benchmarks/steps.py [SECONDS [EPISODES ...]]`.
 
 Both open an instance of the page, read it, type, and read it again, with so many episodes at once in one browser. Playwright
 alone reads with its own accessibility snapshot and acts with its own locators. The two take turns, so that what else runs on
