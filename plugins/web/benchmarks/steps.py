@@ -1,4 +1,4 @@
-"""Steps a second of the environment beside playwright alone, in one run: `python plugins/web/benchmarks/steps.py [SECONDS]`.
+"""Steps a second of ours beside playwright alone, in one run: `plugins/web/benchmarks/steps.py [SECONDS [EPISODES ...]]`.
 
 Both open an instance of the page, read it, type, and read it again, with so many episodes at once in one browser. Playwright
 alone reads with its own accessibility snapshot and acts with its own locators. The two take turns, so that what else runs on
@@ -74,7 +74,7 @@ async def main() -> None:
     print("| episodes at once | ours, steps a second | playwright alone | ratio: median (lowest, highest) |\n|---|---|---|---|")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path(), args=[*ARGUMENTS, "--no-sandbox"])
-        for count in AT_ONCE:
+        for count in [int(text) for text in sys.argv[2:]] or AT_ONCE:
             size: Any = {"width": SIZE[0], "height": SIZE[1]}
             contexts = [await (await browser.new_context(viewport=size)).new_page() for _ in range(count)]
             await asyncio.to_thread(episodes, maker, count, 1.0)  # opens the pages
