@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import anthropic
+import httpx
 import jsonschema
 import numpy as np
 import openai
@@ -70,7 +71,23 @@ def by_messages(server, episode):
         yield client.messages.create(**asked, output_config=given).content[0].text
 
 
-@pytest.mark.parametrize("dialect", [by_chat, by_responses, by_messages])
+def by_gemini(server, episode):
+    """Google's schemas name types in capitals, and have words that are not of JSON Schema."""
+    url = f"{server.url(str(episode.number))}/v1beta/models/policy:generateContent"
+
+    def ask(**schema):
+        config = {"responseMimeType": "application/json", **schema}
+        body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "generationConfig": config}
+        found = httpx.post(url, json=body, headers={"x-goog-api-key": episode.key}, timeout=60.0).json()
+        return found["candidates"][0]["content"]["parts"][0]["text"]
+
+    yield ask(responseJsonSchema=SCHEMA)
+    named = {name: {**one, "type": one.get("type", "string").upper()} for name, one in SCHEMA["properties"].items()}
+    given = {**SCHEMA, "type": "OBJECT", "properties": {**named, "count": {**named["count"], "format": "int32"}}}
+    yield ask(responseSchema={**given, "propertyOrdering": list(named)})
+
+
+@pytest.mark.parametrize("dialect", [by_chat, by_responses, by_messages, by_gemini])
 def test_every_answer_is_valid(server, gateway, dialect):
     episode = gateway.open(Draw(7, 1.0))
     for text in dialect(server, episode):

@@ -1,4 +1,4 @@
-"""The form that a program gives the answer: the vendors' `response_format`, `text.format`, `output_config.format`, `responseSchema`."""
+"""The form that a program gives the answer, in each vendor's words."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def gemini_form(config: Fields) -> AnswerForm | None:
         return None
     if name is None:
         return AnswerForm(json.dumps({"type": ["object", "array"]}), config.at("responseMimeType"))
-    schema = config.needed(name).value
+    schema = config.get(name)  # as it is: `inner` would rename its properties
+    if not isinstance(schema, dict):
+        raise wrong_value(schema, ["a schema"], config.at(name))
     return AnswerForm(json.dumps(_from_openapi(schema) if name == "responseSchema" else schema), config.at(name))
 
 
