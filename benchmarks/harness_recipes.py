@@ -176,10 +176,12 @@ def play(name: str, words: list[str]) -> int:
     from tracewheel.engines.token_distribution import TokenDistribution
     from tracewheel.engines.transformers import TransformersEngine
 
-    script, planned = scripts()[name], {}
+    script = scripts()[name]
+    planned: dict[tuple[int, int], list[int]] = {}
+    first: list[int] = []
     words_of = AutoTokenizer.from_pretrained(Path.cwd() / "base")
     opening = words_of.encode("<|im_start|>assistant", add_special_tokens=False)
-    acts, first = "<tool_call>" in script[0], []
+    acts = "<tool_call>" in script[0]
 
     def plan(session: Any) -> list[int]:
         context = words_of.decode(session.ids)
