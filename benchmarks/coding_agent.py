@@ -154,11 +154,12 @@ def retrain(seed: int, threads: int, settings: list[str]) -> dict[str, Any]:
         command = [sys.executable, "-m", "flows.cli", "retrain", str(ROOT / "profile.yaml"), *said, "--run-dir", str(run)]
         command += ["--json", *(["--unsafe-local"] if os.environ.get(UNSAFE_LOCAL) else [])]
         with Meter() as meter:
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment(threads), check=False)
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment(threads), check=False)
         if done.returncode not in (0, 3):
             sys.exit(f"{' '.join(command)} ended with {done.returncode}")
         spent = {"cpu_s": round(meter.cpu_s), "wall_s": round(meter.wall_s)}
-        summary.write_text(json.dumps({**spent, **json.loads(done.stdout)}))
+        (said_by_run,) = run.glob("*/summary.json")  # standard output also holds what the program prints at its start
+        summary.write_text(json.dumps({**spent, **json.loads(said_by_run.read_text())}))
     return figures(seed, folder / "run", json.loads(summary.read_text()))
 
 
