@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 LARGEST = 256 << 10  # characters of a grammar
 KEPT = 64  # compiled grammars
 # A schema can ask for more than any machine has. Compiled within a second, a mask within tens of milliseconds, 40 MB of states.
-LIMITS = {"initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "step_max_items": 50_000, "max_lexer_states": 20_000}
+LIMITS: dict[str, Any] = {
+    "initial_lexer_fuel": 1_000_000,
+    "step_lexer_fuel": 200_000,
+    "step_max_items": 50_000,
+    "max_lexer_states": 20_000,
+}
 
 
 class GrammarError(ValueError):

@@ -61,5 +61,6 @@ class UpdateFiles:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """Read what `to_json` gave."""
         trajectories, scores = ([Path(path) for path in values[name]] for name in ("trajectories", "scores"))
-        folders = (Path(values[name]) for name in ("state", "reference", "out"))
-        return cls(trajectories, scores, *folders, Path(values["solutions"]) if values["solutions"] else None)
+        state, reference, out = (Path(values[name]) for name in ("state", "reference", "out"))
+        solutions = Path(values["solutions"]) if values["solutions"] else None
+        return cls(trajectories, scores, state, reference, out, solutions)

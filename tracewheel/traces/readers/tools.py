@@ -16,8 +16,9 @@ from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.dialects import parsed_json
 from tracewheel.traces.readers.messages import is_strict, read_arguments
 
-SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema", "json_schema")
-SCHEMA_KEYS += ("schema",)
+SCHEMA_KEYS = (
+    "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema", "json_schema", "schema",
+)  # fmt: skip
 DECLARED = ("functionDeclarations", "function_declarations")  # of a tool of Gemini's, which holds functions
 DEEPEST = 32
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
