@@ -19,8 +19,9 @@ from tracewheel.gateway.exchange import AnswerForm, ChatRequest, Refusal
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
 
-# A space, or a new line with its indentation: a small model writes white space for ever where it may.
-OPTIONS = {"whitespace_pattern": r"\x20|\x0A\x20{0,16}"}
+# A small model writes white space for ever where it may. Versions below 1.8, which vLLM asks for, know no pattern of it.
+SPACE = r"(\x20|\x0A\x20{0,16})?"
+OPTIONS = {"whitespace_flexible": False, "item_separator": f"{SPACE},{SPACE}", "key_separator": f"{SPACE}:{SPACE}"}
 PROBE = "{}"
 
 
