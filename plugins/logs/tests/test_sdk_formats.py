@@ -288,6 +288,8 @@ def test_autogen_thoughts_summaries_and_states():
         (saved,) = read(state)
         assert said(saved) == [("system", "Be brief."), *said(trace)]
     record["messages"].append({**asked, "type": "MultiModalMessage", "content": ["Look:", {"data": "aGk="}]})
+    assert read(record)[0].messages[-1]["content"].startswith("Look:\n[image, 2 bytes, sha256 ")
+    record["messages"][-1]["content"] = ["Look:", {"path": "a.png"}]
     assert read(record)[0].reason == "content is not text"
 
 
