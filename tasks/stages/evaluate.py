@@ -21,7 +21,9 @@ def the_tasks(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "curated": content_hash(tasks, length=64)}
 
 
-@stage_task("evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, reads=the_tasks)
+@stage_task(
+    "evaluate", code="tracewheel.evaluation.evaluate", sections=EvaluateSections, packages=("llguidance",), reads=the_tasks
+)
 def evaluate_policy(
     context: Context[EvaluateSections],
     *,

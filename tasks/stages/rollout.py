@@ -13,7 +13,7 @@ from tracewheel.core.types import Task
 from tracewheel.rollout import rollout
 
 
-@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections)
+@stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, packages=("llguidance",))
 def roll_out(
     context: Context[RolloutSections],
     *,

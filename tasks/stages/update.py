@@ -27,7 +27,7 @@ def kept_between_updates() -> Iterator[None]:
         release_processes()
 
 
-@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections)
+@stage_task("update", code="tracewheel.learner.update", sections=UpdateSections, packages=("llguidance",))
 def update_policy(
     context: Context[UpdateSections],
     *,

@@ -44,8 +44,9 @@ from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.policy.adapters import PolicyRef
 
 # They read a profile or lock a folder and change no result. What a stage reads of the profile is in its key.
-# httpx and mcp carry what environments in other processes answer; jsonschema gets an empty registry of referencing.
-WITHOUT_INFLUENCE = {"filelock", "httpx", "mcp", "pydantic", "PyYAML", "referencing"}
+# httpx and mcp carry what environments in other processes answer; jsonschema gets an empty registry of referencing; a curation
+# holds no turn to a grammar.
+WITHOUT_INFLUENCE = {"filelock", "httpx", "llguidance", "mcp", "pydantic", "PyYAML", "referencing"}
 
 
 class Counted(Sections):

@@ -73,6 +73,8 @@ TOLERANCES = {
     "collect": Tolerance("the same tokens, log-probabilities within 0.001", {"trajectories.parquet": 1e-3}),
     "score": Tolerance("totals within 0.001", {"scores.parquet": 1e-3}),
     "rate_trials": Tolerance("the same learning rate", fields={"trials.json": {"learning_rate": 0.0}}),
+    "teach": ALL_VALUES,
+    "solutions": ALL_VALUES,
     "update": WEIGHTS,
     "go_back": WEIGHTS,
     "evaluate": Tolerance("greedy and sampled success within 0.05", fields={"evaluation.json": RATES}),
