@@ -106,7 +106,7 @@ def slowest(log: Path, out: Path) -> dict[str, Any]:
         by_reader[names[0] if len({*names}) == 1 else f"{len({*names})} formats that are mapped"] += seconds.get(key, 0.0)
     signs = sum(at for (file, _, name), at in seconds.items() if name == "found" and file.endswith("detector.py"))
     found = {"detector": by_kind.most_common(1), "reader": by_reader.most_common(1), "signs": [("the search for signs", signs)]}
-    return {part: [name, at / stats.total_tt] for part, ((name, at),) in found.items() if at}
+    return {part: [name, at / stats.total_tt] for part, most in found.items() for name, at in most if at}
 
 
 # With an address, so that redaction's modules are loaded too.
