@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.own_code import named
-from tracewheel.core.processes import OrderedMap
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
-from tracewheel.curation.task_records import Call, Solutions
+from tracewheel.curation.task_records import Call
 from tracewheel.environments import (
     Environment,
     Solver,
@@ -109,31 +108,6 @@ def probe_task(task: Task, make: MakeEnvironment | None = None, solution: Sequen
         missed = ", ".join(sorted(name for name, value in first.breakdown.items() if value < 1.0))
         return Probe(GOLD, f"it scores {first.total:g}{f', short of full marks in {missed}' if missed else ''}", True)
     return Probe(solution_tried=True)
-
-
-def probe_tasks(
-    tasks: Iterable[Task],
-    solutions: Solutions | Mapping[str, Sequence[Call]] | None = None,
-    make: MakeEnvironment | None = None,
-    mapped: OrderedMap | None = None,
-) -> tuple[dict[str, Probe], dict[str, Any]]:
-    """Probe tasks.
-
-    Args:
-        solutions: Known solutions by task id, as `verified_solutions` finds them.
-        make: Makes the environment; by default each task's own.
-        mapped: Probes in several processes, if `make` is not given.
-
-    Returns:
-        The probes by task id, and their `probe_report`.
-    """
-    known = {} if solutions is None else solutions
-    if make:
-        probes = {task.id: probe_task(task, make, known.get(task.id)) for task in tasks}
-    else:
-        parts = in_parts((task, known.get(task.id)) for task in tasks)
-        probes = {name: probe for part in (mapped or OrderedMap())(probe_part, parts) for name, probe in part}
-    return probes, probe_report(probes)
 
 
 def probe_report(probes: Mapping[str, Probe]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.core.types import Task, canonical_json
-from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_task, probe_tasks, verified_solutions
+from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task, verified_solutions
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
 from tracewheel.environments.workspace.agent import solution
@@ -101,7 +101,8 @@ def test_degenerate_tasks_are_dropped_with_their_reason():
     for number, (verdict, settings) in enumerate([*bad, *good]):
         tasks.append(counter_task(number, **settings))
         expected[f"task-{number}"] = verdict
-    probes, report = probe_tasks(tasks, {task.id: STEPS for task in tasks}, Counter)
+    probes = {task.id: probe_task(task, Counter, STEPS) for task in tasks}
+    report = probe_report(probes)
     assert {task_id: found.verdict for task_id, found in probes.items()} == expected
     assert all(bool(found.reason) != found.valid for found in probes.values())
     assert report["probed"] == 50 and report["fit"] == 10
@@ -143,7 +144,7 @@ def test_a_solution_stops_where_the_episode_ends():
 
 
 def test_the_workspace_knows_its_own_solutions(tasks):
-    _, report = probe_tasks(tasks)
+    report = probe_report({task.id: probe_task(task) for task in tasks})
     assert report == {"probed": len(tasks), "with_solution": len(tasks), "fit": len(tasks), "dropped": {}}
     impossible = replace(tasks[0], goal={**tasks[0].goal, "manifest": "/nowhere/manifest.json"})
     assert probe_task(impossible).verdict == GOLD
