@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 
 from tracewheel.config import AuditConfig, AuditSections, EnvironmentConfig, EvaluationConfig, RubricConfig
-from tracewheel.evaluation.audit.audit import audit, generated_tasks
+from tracewheel_graders.audit.audit import audit, generated_tasks
 
 KINDS = ("workspace", "order_desk", "refund_desk", "assistant", "retrieval")
 # Where a weak grader is for another environment than the workspace, and how many tasks.
 WEAK_IN = dict.fromkeys(("ConfusesTypes", "RoundsCoarsely", "OnlyLastCall"), ("order_desk", 60))
 WEAK_IN["ReadsWhatIsPrinted"] = ("code", 8)
-WEAK = Path(__file__).parents[1] / "tests/tracewheel/evaluation/audit"
+WEAK = Path(__file__).parents[1] / "plugins/graders/tests"
 
 
 def main() -> None:

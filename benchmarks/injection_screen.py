@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.inference import wilson_interval
-from tracewheel.scoring.verifiers.judges.attacks import attack_in
+from tracewheel_graders.judges.attacks import attack_in
 
 Row = dict[str, Any]
 

@@ -36,7 +36,7 @@ from tracewheel.curation.difficulty import pass_rates
 from tracewheel.operations.batch_profile import BatchProfile, short_hash
 from tracewheel.operations.drift import find_drift
 from tracewheel.operations.screening import reasons, screen
-from tracewheel.scoring.verifiers.judges.calibration import Judged, calibration
+from tracewheel_graders.judges.calibration import Judged, calibration
 
 SEED = 47
 FAMILIES = np.array(["alpha", "beta", "gamma", "delta"])

@@ -26,6 +26,7 @@ from tracewheel.config.placement import dtype_line
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.store import Entry
+from tracewheel.evaluation.graders import auditor
 from tracewheel.sampling.curriculum import make_sampler, sampler_kind
 from tracewheel.sampling.sampler import TaskSampler
 
@@ -37,6 +38,8 @@ def opened(run: Run, reporter: TerminalReporter) -> Iterator[None]:
     reporter.say(dtype_line(run.config.policy.base, run.config.policy.device, run.config.policy.dtype))
     use_threads(run.config.threads)
     template = checked_template(run)
+    if run.config.gate.false_accepts == "audit":
+        auditor()  # of a wheel that may be missing
     with run.hold(prefect.runtime.flow_run.id), reporter.shown():
         run.record.write(TEMPLATE_FILE, template)
         yield

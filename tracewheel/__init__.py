@@ -15,13 +15,16 @@ from tracewheel.core.threads import wait_briefly
 __version__ = "0.1.0"
 
 PUBLIC = {
-    # Of wheels that add commands: the command line stands above the domain, and is imported by name only.
     "flows.commands.command": (
         "Command",
         "FileOut",
     ),
-    "flows.console.arguments": ("folder_of",),
+    "flows.console.arguments": (
+        "curated_folder",
+        "folder_of",
+    ),
     "flows.console.look": (
+        "Block",
         "Card",
         "Grid",
     ),
@@ -30,10 +33,23 @@ PUBLIC = {
         "prepare_environment",
         "resolve_config",
     ),
+    "tasks.records.audit": ("note_audit",),
+    "tasks.tracking.log_run": ("log_run",),
+    "tracewheel.chat.injection.rules": (
+        "CHAT_TOKENS",
+        "INVISIBLE",
+    ),
+    "tracewheel.chat.injection.screen": (
+        "MARK",
+        "suspicions",
+        "without",
+    ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
+        "AuditSections",
         "CurateSections",
+        "EndpointConfig",
         "EvaluateSections",
         "RetrainConfig",
         "RolloutSections",
@@ -74,6 +90,7 @@ PUBLIC = {
         "TimeLimitError",
         "TracewheelError",
         "UnhealthyRun",
+        "WeakGrader",
         "WeightsError",
     ),
     "tracewheel.core.files": (
@@ -92,11 +109,21 @@ PUBLIC = {
         "read_text",
     ),
     "tracewheel.core.forks": ("read_before",),
-    "tracewheel.core.kinds": ("kind_text",),
+    "tracewheel.core.inference": (
+        "rate_interval",
+        "wilson_interval",
+    ),
+    "tracewheel.core.kind_table": ("give",),
+    "tracewheel.core.kinds": (
+        "kind_text",
+        "parse_kind",
+    ),
+    "tracewheel.core.locks": ("hold_beside",),
     "tracewheel.core.machine": ("said_version",),
-    "tracewheel.core.run_record": ("run_named",),
     "tracewheel.core.out_folder": ("Writes",),
+    "tracewheel.core.paths": ("JsonPath",),
     "tracewheel.core.processes": ("end_with_parent",),
+    "tracewheel.core.run_record": ("run_named",),
     "tracewheel.core.store": ("produce_whole",),
     "tracewheel.core.strict_json": (
         "check_json",
@@ -118,6 +145,8 @@ PUBLIC = {
     ),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
+    "tracewheel.curation.probes": ("logged_solutions",),
+    "tracewheel.dashboard.files": ("write_audit_page",),
     "tracewheel.dashboard.sources": ("sources_of",),
     "tracewheel.demo.base_tokenizer": (
         "chat_pieces",
@@ -132,7 +161,15 @@ PUBLIC = {
         "with_broken_lines",
     ),
     "tracewheel.demo.worlds": ("World",),
-    "tracewheel.environments": ("make_environment",),
+    "tracewheel.engines.chat_reply": (
+        "BudgetReached",
+        "Reply",
+    ),
+    "tracewheel.engines.openai_chat": ("OpenAiChat",),
+    "tracewheel.environments": (
+        "make_environment",
+        "open_environment",
+    ),
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
@@ -156,6 +193,7 @@ PUBLIC = {
     "tracewheel.environments.running": ("SharesResources",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
+    "tracewheel.evaluation.idle_reward": ("idle_reward",),
     "tracewheel.evaluation.ranking": (
         "Evaluation",
         "comparable_rates",
@@ -196,7 +234,10 @@ PUBLIC = {
         "read_scores",
         "score",
     ),
-    "tracewheel.scoring.verifiers": ("make_verifier",),
+    "tracewheel.scoring.verifiers": (
+        "make_verifier",
+        "verdict_of",
+    ),
     "tracewheel.scoring.verifiers.base": (
         "EpisodeVerifier",
         "GradedVerifier",
@@ -209,18 +250,13 @@ PUBLIC = {
         "Verdict",
         "episode_from",
     ),
-    "tracewheel.scoring.verifiers.judges.asking": (
-        "JudgeFailure",
-        "ask_about",
-    ),
-    "tracewheel.scoring.verifiers.judges.criteria": ("JudgeSettings",),
     "tracewheel.traces.discovery": ("is_log_name",),
     "tracewheel.traces.ingest": ("ingest",),
+    "tracewheel.traces.json_cutter": ("Piece",),
     "tracewheel.traces.quarantine": (
         "InvalidRecord",
         "Quarantined",
     ),
-    "tracewheel.traces.json_cutter": ("Piece",),
     "tracewheel.traces.readers.building": ("build_trace",),
     "tracewheel.traces.readers.content": (
         "Content",
@@ -253,7 +289,6 @@ PUBLIC = {
         "text_field",
         "time_text",
     ),
-    "tracewheel.core.paths": ("JsonPath",),
     "tracewheel.traces.readers.mapping": ("MappingReader",),
     "tracewheel.traces.readers.openai": ("openai_messages",),
     "tracewheel.traces.readers.openai_responses": ("read_response_items",),
@@ -290,12 +325,12 @@ PUBLIC = {
         "unflattened",
     ),
     "tracewheel.traces.readers.tools": ("as_tools",),
-    "tracewheel.traces.redaction.redactor": ("Redactor",),
-    "tracewheel.traces.sources": ("Source",),
     "tracewheel.traces.readers.unread": (
         "check_stored",
         "texts_of",
     ),
+    "tracewheel.traces.redaction.redactor": ("Redactor",),
+    "tracewheel.traces.sources": ("Source",),
 }
 _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 

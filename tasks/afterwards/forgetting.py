@@ -38,7 +38,6 @@ from tracewheel.operations.file_search import Search, Searcher
 from tracewheel.operations.forgetting import Theirs, Wanted, find_theirs
 from tracewheel.operations.scrubbing import Scrubber, drop_lines, drop_rows, vacuum
 from tracewheel.policy.adapters import ADAPTER, MODEL, digests_of
-from tracewheel.scoring.verifiers.judges.criteria import JudgeSettings
 from tracewheel.traces.discovery import find_files, find_outcomes
 from tracewheel.traces.forgotten import LEARNT, read_forgotten
 from tracewheel.traces.ingest import ingest
@@ -182,7 +181,7 @@ def roots_of(config: RetrainConfig) -> list[Path]:
     """
     database = sqlite_file(config.tracking.uri)
     named = re.findall(r'"journal":\s*"([^"]+)"', config.model_dump_json())
-    journals = [Path(name) for name in (JudgeSettings.model_fields["journal"].default, *named)]
+    journals = [Path(name) for name in ("judge.jsonl", *named)]
     roots = dict.fromkeys([Path(config.work_dir), *([database.parent] if database else []), *journals])
     return [root for root in roots if root.exists() and not any(other in root.parents for other in roots)]
 

@@ -11,6 +11,7 @@ from tracewheel.core.fingerprint import code_files, own_modules
 from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
 from tracewheel.engines.making import ENGINES
+from tracewheel.evaluation.graders import AUDITS
 from tracewheel.learner.kinds import ADVANTAGES, DEEPSPEED, SURROGATES
 from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
 from tracewheel.rollout.rollout import PROGRAMS
@@ -57,6 +58,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     for section, rubric in (("rubric", config.rubric), ("evaluation", config.evaluation.rubric)):
         if rubric is not None:
             yield Named(section, "tracewheel.scoring.verifiers", _verifiers(rubric))
+    yield Named("audit", "tracewheel.evaluation.graders", Code(_modules(*map(AUDITS.place, AUDITS))))
     yield Named("ingest", "tracewheel.traces.readers.log_reader", _readers(config))
     formats = FORMATS if config.policy.tool_format == AUTO else [config.policy.tool_format]
     places = [FORMATS.place(name) for name in formats if name in FORMATS]

@@ -16,15 +16,15 @@ from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.run_record import LINEAGE_FILE
 from tracewheel.core.store import Entry, place_copy, write_whole
 from tracewheel.curation.curated_folder import HELD_OUT, load_tasks
-from tracewheel.evaluation.audit.audit import AUDIT_FILE, audit, tasks_to_audit
-from tracewheel.evaluation.audit.known import logged_solutions
+from tracewheel.curation.probes import logged_solutions
+from tracewheel.evaluation.graders import AUDIT_FILE, auditor
 
 
-@stage_task("audit", code="tracewheel.evaluation.audit.audit", sections=AuditSections)
+@stage_task("audit", code="tracewheel.evaluation.graders", sections=AuditSections)
 def audit_graders(context: Context[AuditSections], *, curated: Entry) -> dict[str, Any]:
     """Audit what decides success, on held-out tasks."""
-    tasks = tasks_to_audit(context.config, load_tasks(curated.path, HELD_OUT))
-    made = audit(context.config, tasks, context.out, logged_solutions(curated.path, tasks), say=context.reporter.say)
+    tasks = load_tasks(curated.path, HELD_OUT)
+    made = auditor()(context.config, tasks, context.out, logged_solutions(curated.path, tasks), say=context.reporter.say)
     return {"verdict": made["verdict"], "exploitable": made["exploitable"]}
 
 

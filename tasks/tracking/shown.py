@@ -14,9 +14,9 @@ from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE
 from tracewheel.curation.curated_folder import HELD_OUT, QUALITY_FILE, SPLITS_FILE, VALIDATION
 from tracewheel.dashboard.files import QUALITY_PAGE
-from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.evaluation.graders import AUDIT_FILE
 from tracewheel.evaluation.wording import gain_of
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import read_intake

@@ -87,7 +87,7 @@ def profile_of(folder):
         ("tracewheel.environments.order_desk.wording", set()),
         ("tracewheel.config.operations", set()),
         ("tracewheel.dashboard.app", set()),
-        ("tracewheel.scoring.verifiers.judges.judge", set()),
+        ("tracewheel_graders.judges.judge", set()),
         ("tracewheel.engines.vllm_core", set()),
         ("tracewheel.traces.readers.anthropic", {"ingest"}),
         ("tracewheel.learner.losses.clip", {"update"}),

@@ -228,7 +228,7 @@ class GateConfig(Strict):
     allowed for a task family, `min_pairs` the minimum number of tasks scored for both policies. A run whose programs were
     trained on with a fidelity below 0.99 is refused (docs/gateway.md).
     `false_accepts` is the share of failures that the graders might accept: a number, or `audit` for what an audit of the run's
-    graders finds. A gain that false accepts alone could explain is then refused (docs/audit.md).
+    graders finds. A gain that false accepts alone could explain is then refused (plugins/graders/docs/audit.md).
     With `approval: required` a run that the gate would promote is registered and waits (`tracewheel champion approve`).
     """
 

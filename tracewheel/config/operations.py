@@ -172,7 +172,7 @@ class DoctorConfig(Strict):
 
 
 class AuditConfig(Strict):
-    """The audit of graders (`tracewheel audit`); `docs/audit.md` says what it tries.
+    """The audit of graders (`tracewheel audit`); `plugins/graders/docs/audit.md` says what it tries.
 
     Attributes:
         tasks: How many are audited, spread over families.

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
 from tracewheel.config.base import Count, NotNegative, Positive, Share, Strict, kind_or
 from tracewheel.config.placement import EngineConfig, TransformersEngineConfig
-
-# Settings that do not influence what the model replies.
-HOW_ASKED = {
-    "concurrency",
-    "timeout",
-    "retries",
-    "api_key_variable",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "prices",
-    "budget",
-}
 
 
 class PricesConfig(Strict):
@@ -48,6 +36,18 @@ class EndpointConfig(Strict):
     the temperature is applied, unless `processed_logprobs` is set (vLLM's `--logprobs-mode processed_logprobs`). `extra`
     holds further fields of the request body; null removes a field. The profile's `rollout` bounds the number of turns.
     """
+
+    # Settings that do not influence what the model replies.
+    HOW_ASKED: ClassVar = {
+        "concurrency",
+        "timeout",
+        "retries",
+        "api_key_variable",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "prices",
+        "budget",
+    }
 
     endpoint: Annotated[str, Field(pattern=r"^https?://")]
     model: Annotated[str, Field(min_length=1)]

@@ -96,7 +96,7 @@ def _given() -> list[str]:
 
 
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
-SOURCES, WEB = "tracewheel-sources", "tracewheel-web"
+SOURCES, WEB, GRADERS = "tracewheel-sources", "tracewheel-web", "tracewheel-graders"
 _LOG_FORMATS = (
     "acp", "agentdojo", "ai_studio", "amp", "antigravity", "atif", "autogen", "bedrock", "bfcl", "braintrust",
     "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli", "cursor", "droid",
@@ -115,10 +115,12 @@ WHEELS: dict[str, dict[str, str]] = {
     },
     "verifier": {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
+        **dict.fromkeys(("judge", "relative_judge"), GRADERS),
         "reward_model": LAB,
     },
     "log format": dict.fromkeys(_LOG_FORMATS, LOGS),
     "log file": {"eval": LOGS},
+    "audit": {"graders": GRADERS},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
     "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
 }

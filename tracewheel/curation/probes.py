@@ -10,10 +10,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracewheel.core.files import read_table
 from tracewheel.core.own_code import named
 from tracewheel.core.types import Task, canonical_json
+from tracewheel.curation.curated_folder import EPISODES_FILE
 from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call
@@ -154,6 +157,23 @@ def shortest(solutions: Iterable[tuple[str, str, list[Call]]]) -> dict[str, list
         if task_id not in found or len(calls) < len(found[task_id]):
             found[task_id] = calls
     return found
+
+
+def logged_solutions(curated: Path, tasks: Sequence[Task]) -> dict[str, list[Call]]:
+    """The shortest verified episode of each task that has one, as calls by task id.
+
+    Raises:
+        DataError: the folder's episodes cannot be read.
+    """
+    frame = read_table(curated / EPISODES_FILE)
+    known = {task.id: task for task in tasks}
+    worlds = {spec: make_environment(spec) for spec in {task.environment for task in tasks}}
+    won = frame[frame["task_id"].isin(known) & (frame["success"] >= 1.0)]
+    made = []
+    for trace, task_id, messages in zip(won["trace_id"], won["task_id"], won["messages"], strict=True):
+        task = known[task_id]
+        made.append((str(trace), task.id, calls_of(json.loads(messages), task, worlds[task.environment])))
+    return shortest(made)
 
 
 def _known_solution(task: Task, environment: Environment, given: Sequence[Call] | None) -> Sequence[Call] | None:

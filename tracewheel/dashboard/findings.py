@@ -24,10 +24,10 @@ from tracewheel.dashboard.run_rows import FINDINGS_FILE
 from tracewheel.dashboard.sources import Source
 from tracewheel.dashboard.text import percent
 from tracewheel.dashboard.view import render
-from tracewheel.evaluation.audit.audit import AUDIT_FILE
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.gate import EXPLAINED
+from tracewheel.evaluation.graders import AUDIT_FILE
 from tracewheel.report.doctor.finding import Finding, worst_first
 from tracewheel.report.results import AFTER, DEPLOYED, Estimate, PolicyResult, Results, results_of
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from tracewheel.core.errors import ConfigError, InfrastructureError
+from tracewheel.core.strict_json import fresh_copy
 from tracewheel.core.types import Fault, Task
 
 # In a list of calls, as of a known solution: what the agent says without a call, as {"text": ...}.
@@ -290,17 +291,12 @@ def play_calls(environment: Environment, task: Task, calls: Iterable[tuple[str, 
     logged. The environment is left in its final state.
     """
     environment.reset(task)
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": environment.system_prompt},
-        {"role": "user", "content": task.prompt},
-    ]
-    for index, (name, args) in enumerate(calls):
-        if name == TEXT_TURN and isinstance(environment, Replier):
-            observation = environment.reply(args["text"])
-        else:
-            observation = environment.step(name, args)
-        messages += turn_messages(index, name, args, None if observation.done else observation.text)
-        if observation.done:
+    messages = opening_messages(environment, task)
+    for number, (name, args) in enumerate(calls):
+        observation = repeat(environment, name, fresh_copy(args))
+        ended = observation.done or bool(observation.fault)
+        messages += turn_messages(number, name, args, None if ended else observation.text)
+        if ended:
             break
     return messages
 

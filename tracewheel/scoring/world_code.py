@@ -11,9 +11,6 @@ from tracewheel.core.kinds import parse_kind
 from tracewheel.environments import ENVIRONMENTS, declared_verifiers
 from tracewheel.environments.users import USERS
 from tracewheel.scoring.verifiers import VERIFIERS
-from tracewheel.scoring.verifiers.judges.asking import ENDPOINT_CLASS
-
-JUDGES = ("judge", "relative_judge")
 
 
 class Code(NamedTuple):
@@ -40,6 +37,4 @@ def kinds_code(*texts: str) -> Code:
     """The code of kinds of environments, users and verifiers, and of kinds in their arguments. A name counts in each table."""
     names = {parse_kind(each).kind.partition(":")[0] for text in texts for each in (text, *inner_kinds(text))}
     places = [table.place(name) for table in (ENVIRONMENTS, USERS, VERIFIERS) for name in names if name in table]
-    if not names.isdisjoint(JUDGES):
-        places.append(ENDPOINT_CLASS)
     return Code(tuple(sorted({place.partition(":")[0] for place in places})), own_modules(texts))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel.config import EndpointConfig, PlaySections
-from tracewheel.config.rollout import HOW_ASKED
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.types import Task, content_hash
 from tracewheel.engines.chat_reply import Message, Reply
@@ -57,7 +56,7 @@ class Journal(ReplyJournal):
 
 Progress = Callable[[int, int], None]
 # The command decides how many samples; each episode has a temperature of its own.
-NOT_OF_AN_EPISODE = HOW_ASKED | {"samples", "temperature"}
+NOT_OF_AN_EPISODE = EndpointConfig.HOW_ASKED | {"samples", "temperature"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tracewheel.environments import make_environment
 from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers import episode_from, make_verifier
 from tracewheel.scoring.verifiers.base import EpisodeVerifier
-from tracewheel.scoring.verifiers.judges.attacks import Suspected
+from tracewheel_graders.judges.attacks import Suspected
 from tracewheel_worlds.code.tasks import make_task
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")

@@ -1,6 +1,6 @@
 """Finds text that is meant for whoever trains or judges, or against an agent's own instructions, and takes it out.
 
-It is the one screen: of logs (`tracewheel.operations`) and before an LLM judge (`tracewheel.scoring.verifiers.judges`). A
+It is the one screen: of logs (`tracewheel.operations`) and before an LLM judge (the wheel `graders`). A
 suspicion is no proof: who asks decides what follows, and nothing is worth 0 by suspicion alone. It is a first wall; whoever
 words it otherwise gets through.
 """

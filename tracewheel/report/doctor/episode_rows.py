@@ -15,14 +15,13 @@ from tracewheel.environments.recorded.environment import unrecorded_tools
 from tracewheel.scoring.adjustments import PROCESS, verifier_marks
 from tracewheel.scoring.flaws import LEAST_STEP, steps_of
 from tracewheel.scoring.rubric import success_of
-from tracewheel.scoring.verifiers.judges.attacks import Suspected
 
 if TYPE_CHECKING:
     import pandas as pd
 
 GRADER = "grader "
 FLAGGED = ".flagged"
-SUSPECTED = Suspected.__name__  # in the detail of an episode that only a person can judge
+SUSPECTED = "Suspected"  # the error of a judge, in the detail of an episode that only a person can judge
 # Stop reasons after which the last token is the end-of-turn token.
 ENDED_BY_ITSELF = ("finished", "no_tool_call", "max_turns")
 PHRASE = 4

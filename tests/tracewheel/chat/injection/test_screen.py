@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.chat.injection.screen import MARK, suspicions, without
-from tracewheel.scoring.verifiers.judges.attacks import attack_in
+from tracewheel_graders.judges.attacks import attack_in
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text().splitlines()]
 LANGUAGES = {"en", "de", "fr", "es", "ru", "zh"}
