@@ -87,11 +87,6 @@ RESULTS = {
     "champion approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
     },
-    "audit": {
-        "labelled": 20, "without_verdict": 1, "flagged": 0, "agreement": {"rate": 0.9, "interval": [0.7, 0.97], "n": 19},
-        "kappa": {"value": None, "interval": None}, "false_accept": {"rate": None, "interval": [0.0, 1.0], "n": 0},
-        "false_reject": {"rate": 0.1, "interval": [0.0, 0.3], "n": 19}, "length_bias": None, "self_consistency": 1.0,
-    },
     "runs labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
     "dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
     "runs sync": {"delivered": ["abc"], "waiting": 0},

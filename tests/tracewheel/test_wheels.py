@@ -19,6 +19,7 @@ FILES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("plugins
 OURS = ("tracewheel", "flows", "tasks")
 PUBLIC = {"__file__", *tracewheel.__all__}
 GROUPS = {
+    "audits": "audit",
     "environments": "environment",
     "verifiers": "verifier",
     "worlds": "world",

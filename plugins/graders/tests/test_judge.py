@@ -14,9 +14,9 @@ from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
 from tracewheel.core.kind_table import give
+from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.chat_reply import BudgetReached
-from tracewheel_graders.judges.journal import JudgeJournal
 from tracewheel.scoring.rubric import Rubric
 from tracewheel.scoring.score import read_scores, score
 from tracewheel.scoring.verifiers import make_verifier
@@ -24,6 +24,7 @@ from tracewheel.scoring.verifiers.episode import episode_from
 from tracewheel_graders.judges.asking import JudgeFailure, neutralised
 from tracewheel_graders.judges.attacks import NOTHING, Suspected, attack_in, screened
 from tracewheel_graders.judges.criteria import Criterion
+from tracewheel_graders.judges.journal import JudgeJournal
 from tracewheel_graders.judges.marks import Mark, join_marks, read_marks
 
 CASES = json.loads((Path(__file__).parent / "attacks.json").read_text())
@@ -382,3 +383,11 @@ def test_no_judge_makes_a_failure_a_success(chat_server, tmp_path):
     assert failed.breakdown["success"] == 0.0 and failed.total == pytest.approx(0.25)
     solved = rubric.score(TASK, trajectory("All is done.", final_state={"verdict": {"reward": 1.0}}))
     assert solved.breakdown["success"] == 1.0 and solved.total == pytest.approx(1.0)
+
+
+def test_a_judge_that_only_data_names_is_not_made():
+    args = {"models": [{"endpoint": "http://127.0.0.1:9/v1", "model": "m"}], "criteria": CRITERIA}
+    for model in ("m", "\ud83d"):
+        args["models"][0]["model"] = model
+        with pytest.raises(ConfigError, match="name it"):
+            make_verifier(kind_text("judge", args))

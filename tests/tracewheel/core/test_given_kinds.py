@@ -20,7 +20,6 @@ from tracewheel.traces.readers.building import build_trace
 from tracewheel.traces.readers.reader import Place, RawTrace
 
 RUNS = {"args": ["sh", "-c", "touch ran"]}
-ENDPOINT = {"models": [{"endpoint": "http://127.0.0.1:9/v1", "model": "m"}], "criteria": [{"name": "a", "ask": "?"}]}
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +37,7 @@ def nothing_given(monkeypatch, tmp_path):
         "planted:Kind",
         "subprocess:Popen",
         kind_text("subprocess:Popen", RUNS),
-        kind_text("judge", ENDPOINT),
         kind_text("unit_tests", {"sandbox": {"kind": "unsafe_local"}}),
-        kind_text("judge", ENDPOINT | {"model": "\ud83d"}),
     ],
 )
 def test_no_verifier_that_only_data_names(verifier):
@@ -111,7 +108,7 @@ def test_a_record_with_such_a_verifier_is_one_quarantined_record(verifier):
         build_trace("openai", Place("log", 1), found)
 
 
-@pytest.mark.parametrize("verifier", [kind_text("exact_match", {"nonsense": 1}), "no_such", kind_text("judge", ENDPOINT)])
+@pytest.mark.parametrize("verifier", [kind_text("exact_match", {"nonsense": 1}), "no_such"])
 def test_a_logged_verifier_that_cannot_be_made_costs_its_trace_alone(verifier):
     spec = kind_text("mcp", {"command": ["true"]})
     give(spec)
