@@ -69,7 +69,8 @@ def without_task(recorded: Mapping[str, Any]) -> str:
             "ingest.outcomes.paths (docs/traces.md)"
         )
     return (
-        f"{cause}. Ways on: {first}; let a judge score the traces and log its score as the outcome (plugins/graders/docs/judges.md); collect "
+        f"{cause}. Ways on: {first}; let a judge score the traces and log its score as the outcome "
+        "(plugins/graders/docs/judges.md); collect "
         "people's feedback and see it with `tracewheel runs labels`; or give an environment, whose verifier decides "
         "(docs/your-environment.md)"
     )
