@@ -124,6 +124,8 @@ class EngineThread:
         future: Future[Any] = Future()
 
         def done() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(work(self._engine))
             except Exception as error:  # the caller's to handle
