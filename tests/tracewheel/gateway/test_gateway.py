@@ -113,3 +113,19 @@ def test_a_client_that_leaves_loses_its_turn_and_no_other(thread, renderer, limi
     assert left > 2 and found.requests["lost_tokens"] > left and len(found.turns) > 2
     assert not found.branches and not found.forks
     assert sum(found.action_mask) == sum(turn["end"] - turn["start"] for turn in found.turns)
+
+
+def test_an_episode_that_ends_while_a_request_is_read_leaves_no_session(thread, renderer, limits):
+    running = thread()
+    episode = Gateway(running, renderer, limits).open(Draw())
+
+    async def ask():
+        with episode._lock:  # as long as another request is read
+            asked = asyncio.create_task(episode.answer(ChatRequest([{"role": "user", "content": "hi"}])))
+            await asyncio.sleep(0.05)
+            episode.end("it is over")
+        with pytest.raises(Refusal, match="it is over"):
+            await asked
+        return await asyncio.wrap_future(running.call(lambda engine: (engine.idle, len(engine._sessions))))
+
+    assert asyncio.run(ask()) == (True, 0) and not running._sessions
