@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.commands.command import Command, find_commands, group_help
@@ -74,8 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _carry_out(command: Command, options: argparse.Namespace) -> int:
     print_in_any_encoding()
     try:
-        # Standard output is for the result alone; libraries print to it, too.
-        with contextlib.redirect_stdout(sys.stderr):
+        with _results_alone():
             command.check_out(options)
             if getattr(options, "unsafe_local", False):
                 os.environ[UNSAFE_LOCAL] = "1"  # and so for the worker processes
@@ -101,6 +100,18 @@ def _carry_out(command: Command, options: argparse.Namespace) -> int:
     if is_first():
         print_result(options, result)
     return DONE
+
+
+@contextlib.contextmanager
+def _results_alone() -> Iterator[None]:
+    """Keep standard output for the result: what libraries and child processes print meanwhile goes to standard error."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as restored:
+        with contextlib.suppress(OSError):  # a stream is closed
+            kept = os.dup(1)
+            restored.callback(os.close, kept)
+            restored.callback(os.dup2, kept, 1)
+            os.dup2(2, 1)
+        yield
 
 
 def exit_code(error: Exception) -> int:

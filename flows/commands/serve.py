@@ -86,7 +86,7 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
     caps = config.rollout.model_copy(update={"max_turns": MOST_TURNS, "harness": None})
     with contextlib.ExitStack() as made:
         engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=CONVERSATIONS)
-        thread = EngineThread(engine, getattr(engine, "most_sessions", None))
+        thread = EngineThread(engine)
         made.callback(thread.close)
         door = StandingDoor(Gateway(thread, renderer, caps), key, config.seed)
         server = made.enter_context(GatewayServer(door, options.host, options.port))
@@ -230,7 +230,7 @@ def _served(config: RetrainConfig, policy: PolicyRef, name: str) -> Any:
     from tracewheel.gateway.serving import Served
 
     engine, renderer = make_engine(EngineSections.of(config), policy, greedy=False, slots=config.rollout.engine.slots)
-    return Served(EngineThread(engine, getattr(engine, "most_sessions", None)), name), renderer
+    return Served(EngineThread(engine), name), renderer
 
 
 COMMAND = Command("serve", "answer programs with the champion, and log what is said; or with any policy", add_options, run)

@@ -20,6 +20,8 @@ from tracewheel.policy.adapters import ADAPTER_INFO, base_hash
 
 ROOT = Path(__file__).parents[2]
 OWN = """
+import os
+
 from tracewheel import Command
 
 
@@ -27,7 +29,13 @@ def options(parser):
     parser.add_argument("number", type=int)
 
 
-COMMAND = Command("count", "count", options, lambda options: {"counted": options.number})
+def run(options):
+    print("a library says this")
+    os.system("echo a child says this")
+    return {"counted": options.number}
+
+
+COMMAND = Command("count", "count", options, run)
 """
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 
@@ -55,7 +63,7 @@ def test_new_names_are_commands_and_the_old_ones_are_none():
     assert not names & NOW.keys()
 
 
-def test_a_command_of_a_wheel_is_found_by_its_entry_point(tmp_path, monkeypatch, capsys):
+def test_a_command_of_a_wheel_is_found_by_its_entry_point(tmp_path, monkeypatch, capfd):
     (tmp_path / "own_wheel.py").write_text(OWN)
     info = tmp_path / "own_wheel-1.dist-info"
     info.mkdir()
@@ -63,9 +71,10 @@ def test_a_command_of_a_wheel_is_found_by_its_entry_point(tmp_path, monkeypatch,
     (info / "entry_points.txt").write_text("[tracewheel.commands]\ncount = own_wheel:COMMAND\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["count", "3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"counted": 3}
+    said = capfd.readouterr()
+    assert json.loads(said.out) == {"counted": 3} and said.err.count("says this") == 2
     assert main(["count", "3"]) == 0
-    assert "counted  3" in capsys.readouterr().out
+    assert "counted  3" in capfd.readouterr().out
 
 
 def test_a_command_of_a_missing_wheel_says_which(run, monkeypatch):

@@ -74,12 +74,12 @@ class EngineThread:
     """Runs an engine until `close`.
 
     Args:
-        engine: Only this thread uses it from now on.
-        most: The most sessions that the engine holds at once; None without a limit.
+        engine: Only this thread uses it from now on. It holds `most_sessions` at once; one without that name, any number.
     """
 
-    def __init__(self, engine: Engine, most: int | None = None) -> None:
-        self._engine, self._most = engine, most
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._most: int | None = getattr(engine, "most_sessions", None)
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._sessions: dict[int, _Session] = {}
         self._opened: dict[str, int] = {}
@@ -124,6 +124,8 @@ class EngineThread:
         future: Future[Any] = Future()
 
         def done() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(work(self._engine))
             except Exception as error:  # the caller's to handle

@@ -173,8 +173,7 @@ class LiveEpisode:
             Refusal: the episode has ended, or the request cannot be answered.
         """
         with self._lock:
-            if self._closed:
-                raise Refusal("invalid_request", self._closed)
+            self._check_open()
             return len(self._context(request).ids)
 
     def end(self, why: str) -> None:
@@ -226,6 +225,7 @@ class LiveEpisode:
         self._open += 1
         try:
             context, ask = await off_loop(self._prepared, request)
+            self._check_open()  # else it would have a session that nobody closes
             self._unmatched += bool(context.history.foreign)
             answer: Answer = await asyncio.wrap_future(self._engine.ask(ask))
             return await off_loop(self._taken, context, answer)
@@ -250,8 +250,7 @@ class LiveEpisode:
 
     def _taken(self, context: Context, answer: Answer) -> ChatReply:
         with self._lock:
-            if self._closed:
-                raise Refusal("invalid_request", self._closed)
+            self._check_open()
             reply = self._tree.add_turn(context, answer.generation, f"{self.number}-{len(self._tree.turns) + 1}")
             self._limit = ""  # a program that has made its history shorter goes on
         return replace(reply, cached_tokens=answer.cached)
@@ -269,9 +268,12 @@ class LiveEpisode:
         self.first, self.largest = self.first or len(context.ids), max(self.largest, len(context.ids))
         return context
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise Refusal("invalid_request", self._closed)
+
+    def _check(self) -> None:
+        self._check_open()
         if len(self._tree.turns) + self._open >= self._config.max_turns:
             self._limit = self._limit or "max_turns"
             raise Refusal("invalid_request", f"the episode has had its {self._config.max_turns} turns (rollout.max_turns)")

@@ -86,10 +86,10 @@ def thread(config, model, base, renderer):
     """Makes engine threads over the tiny base, or a policy on it; they end with the test."""
     made = []
 
-    def make(slots=8, most=None, policy=None):
+    def make(slots=8, policy=None):
         model_of = PolicyWeights(config.policy).load if policy else lambda _: model
         engine = TransformersEngine(model_of, policy or PolicyRef(base), renderer.end_of_turn_ids, Sampling(), slots)
-        made.append(EngineThread(engine, most))
+        made.append(EngineThread(engine))
         return made[-1]
 
     yield make

@@ -7,9 +7,9 @@ import functools
 import pytest
 
 from tracewheel.engines.base import Sampling
-from tracewheel.engines.transformers import TransformersEngine
+from tracewheel.engines.transformers import ROWS_PER_SLOT, TransformersEngine
 from tracewheel.gateway.engine_thread import EngineThread
-from tracewheel.gateway.exchange import Refusal
+from tracewheel.gateway.exchange import ChatRequest, Refusal
 from tracewheel.gateway.gateway import Gateway
 from tracewheel.gateway.live_episode import Draw
 from tracewheel.policy.adapters import PolicyRef
@@ -52,10 +52,23 @@ def test_weights_change_under_a_running_program(thread, versions, renderer, task
 
 
 def test_an_engine_with_few_sessions_serves_many_programs(thread, renderer, tasks, limits, plain_agent, together):
-    gateway = Gateway(thread(slots=2, most=3), renderer, limits)
+    gateway = Gateway(thread(slots=2), renderer, limits)
     episodes = [(task, gateway.open(Draw(n, 1.0))) for task in tasks for n in range(3)]
     together(*(plain_agent(functools.partial(gateway.answer, episode.key), task) for task, episode in episodes))
+    assert len(episodes) > 2 * ROWS_PER_SLOT
     assert all(episode.record().turns and not episode.record().forks for _, episode in episodes)
+
+
+def test_a_session_that_rests_makes_room(thread, renderer, limits):
+    """Else the engine is idle while a turn waits for a row, and nobody is answered any more."""
+    gateway = Gateway(thread(slots=1), renderer, limits)
+    request = ChatRequest([{"role": "user", "content": "hi"}], max_tokens=2)
+
+    async def ask():
+        for number in range(ROWS_PER_SLOT + 1):
+            await asyncio.wait_for(gateway.answer(gateway.open(Draw(number)).key, request), 20)
+
+    asyncio.run(ask())
 
 
 def test_an_engine_that_fails_tells_every_program(renderer, limits, tasks, plain_agent, together):
@@ -100,3 +113,19 @@ def test_a_client_that_leaves_loses_its_turn_and_no_other(thread, renderer, limi
     assert left > 2 and found.requests["lost_tokens"] > left and len(found.turns) > 2
     assert not found.branches and not found.forks
     assert sum(found.action_mask) == sum(turn["end"] - turn["start"] for turn in found.turns)
+
+
+def test_an_episode_that_ends_while_a_request_is_read_leaves_no_session(thread, renderer, limits):
+    running = thread()
+    episode = Gateway(running, renderer, limits).open(Draw())
+
+    async def ask():
+        with episode._lock:  # as long as another request is read
+            asked = asyncio.create_task(episode.answer(ChatRequest([{"role": "user", "content": "hi"}])))
+            await asyncio.sleep(0.05)
+            episode.end("it is over")
+        with pytest.raises(Refusal, match="it is over"):
+            await asked
+        return await asyncio.wrap_future(running.call(lambda engine: (engine.idle, len(engine._sessions))))
+
+    assert asyncio.run(ask()) == (True, 0) and not running._sessions

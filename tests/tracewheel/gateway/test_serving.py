@@ -9,6 +9,7 @@ import openai
 import pandas
 import pytest
 
+from tests.tracewheel.gateway.conftest import Script
 from tracewheel.config import IngestConfig, IngestSections, RedactionConfig, RetrainConfig
 from tracewheel.core.errors import AdapterMismatchError
 from tracewheel.engines.base import Generation, Sampling
@@ -292,6 +293,19 @@ def test_a_reply_at_its_limit_is_logged_as_cut(serving, tmp_path):
     assert [message.get("unfinished") for message in logged["messages"]] == [None, None, "cut: length"]
     report = ingest(IngestConfig(paths=(str(tmp_path / "log"),)), tmp_path / "traces")
     assert report["kept"] == report["cut_turns"] == 1
+
+
+def test_a_conversation_that_ends_empty_beside_another_branch_is_read(renderer, limits, tmp_path):
+    thread = EngineThread(Script(renderer, ["Hello.", "It is sunny.", ""]))
+    door = ServingDoor(Served(thread, "scripted"), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY]))
+    first = ask(door, HELLO, session="s").message
+    for question in ("And the weather?", "And the time?"):
+        ask(door, [*HELLO, first, {"role": "user", "content": question}], session="s")
+    door.end_idle(0)
+    thread.close()
+    (logged,) = lines(tmp_path / "log")
+    assert not logged["messages"][-1]["content"] and "It is sunny." in json.dumps(logged["info"]["branches"])
+    assert ingest(IngestConfig(paths=(str(tmp_path / "log"),)), tmp_path / "traces")["kept"] == 1
 
 
 class SaysTheSame:

@@ -85,7 +85,7 @@ class HarnessPool:
                 env=self._starter.base,
             )
             made.callback(self._programs.close)
-            self._engine = EngineThread(engine, getattr(engine, "most_sessions", None))
+            self._engine = EngineThread(engine)
             made.callback(self._engine.close)
             self._gateway = Gateway(self._engine, renderer, config)
             self._door = ToolDoor()

@@ -150,8 +150,12 @@ def check_beginning(value: Any, trace: Trace) -> None:
 
 
 def _others(trace: Trace) -> list[dict[str, Any]]:
-    others = trace.info.get("other_conversations")
-    return [message for other in (others if isinstance(others, list) else []) for message in other]
+    """The messages that a trace keeps beside its own: of other conversations, and of branches."""
+    others, branches = (trace.info.get(name) for name in ("other_conversations", "branches"))
+    kept = others if isinstance(others, list) else []
+    of_branches = branches if isinstance(branches, list) else []
+    kept = [*kept, *(branch.get("messages") for branch in of_branches if isinstance(branch, dict))]
+    return [message for each in kept if isinstance(each, list) for message in each if isinstance(message, dict)]
 
 
 def _is_about(key: str) -> bool:

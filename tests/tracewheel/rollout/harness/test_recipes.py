@@ -37,7 +37,10 @@ def code(*texts):
     return [f"Thought: go on\n<code>\n{text}\n</code>" for text in texts]
 
 
-SUBMIT = '<tool_call>\n{"name": "bash", "arguments": {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}}\n</tool_call>'
+SUBMIT = (
+    '<tool_call>\n{"name": "bash", "arguments": {"command":'
+    f' "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && echo \'{END}\'"}}}}\n</tool_call>'
+)
 SCRIPTS = {
     "aider": ["a.txt\n```\none\ntwo\n```\n"],
     "claude-code": [*calls("Bash", description="run"), END],
