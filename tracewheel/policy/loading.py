@@ -18,6 +18,7 @@ from tracewheel.config import PolicyConfig, UpdateSections
 from tracewheel.core.errors import ConfigError, DataError, InputError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
 from tracewheel.policy.chat_template import read_template
+from tracewheel.policy.lora_products import fuse_adapters
 
 
 def policy_renderer(config: PolicyConfig, base: str | None = None) -> ChatRenderer:
@@ -144,7 +145,7 @@ class PolicyWeights:
 
         adapted = PeftModel.from_pretrained(self._model, adapter)
         if self._config.dtype != "float32":
-            self._model, self._adapted = adapted.get_base_model().eval(), adapted
+            self._model, self._adapted = fuse_adapters(adapted).get_base_model().eval(), adapted
             return
         merged = {
             f"{name}.weight": module.get_base_layer().weight
@@ -190,4 +191,4 @@ def load_policy_for_training(config: UpdateSections, state: Path, adapter_name: 
     from peft import PeftModel
 
     base = load_base(config.policy, policy.base)
-    return PeftModel.from_pretrained(base, policy.adapter, adapter_name=adapter_name, is_trainable=True)
+    return fuse_adapters(PeftModel.from_pretrained(base, policy.adapter, adapter_name=adapter_name, is_trainable=True))
