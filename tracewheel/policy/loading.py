@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,22 @@ def _renderer(base: str, tool_format: str, template: str | None, options: str) -
 
 def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
     """A fresh causal language model of the base, in evaluation mode and in the profile's type unless another is named."""
+    if config.deterministic and config.device != "cpu":
+        add_in_one_order()
     model = AutoModelForCausalLM.from_pretrained(
         base_folder(base), dtype=getattr(torch, dtype or config.dtype), attn_implementation="sdpa"
     )
     _restore_rotations(model)
     return model.to(config.device).eval()
+
+
+def add_in_one_order() -> None:
+    """Let torch take kernels that give the same bits each time; it warns of an operation that has none.
+
+    Before the first product on a GPU: cuBLAS reads its variable once.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def _restore_rotations(model: Any) -> None:
