@@ -27,19 +27,24 @@ from tracewheel.config import load_config
 # Each runs with its preset; PPO with one critic epoch, which halves its cost. Nothing is tuned.
 ALGORITHMS: dict[str, list[str]] = {
     "grpo": ["learner.kind=grpo"],
-    "dapo": ["learner.kind=dapo"],
+    "dapo": ["learner.kind=dapo", "learner.kl=0"],
     "ppo": ["learner.kind=ppo", "learner.advantage.critic.epochs=1"],
     "rloo": ["learner.kind=rloo"],
     # The whole section, because the profile's holds a key of policy gradients.
     "dpo": ["learner={kind: dpo, learning_rate: 1.0e-3, gradient_checkpointing: false, replay_path: data/base/replay.parquet}"],
-    "rejection_sampling": ["learner.kind=rejection_sampling"],
+    "rejection_sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
     "grpo_sequence": ["learner.kind=grpo", "learner.aggregation=sequence"],
     # The tiny policy's episodes have 60 generated tokens on average.
-    "dapo_overlong": ["learner.kind=dapo", "rubric.overlong.max_tokens=100", "rubric.overlong.cache=30"],
+    "dapo_overlong": ["learner.kind=dapo", "learner.kl=0", "rubric.overlong.max_tokens=100", "rubric.overlong.cache=30"],
     "remax": ["learner.kind=remax"],
     "reinforce": ["learner.kind=reinforce"],
     # As PPO's, the critic has one epoch; its pretraining is 4 epochs of 4 minibatches instead of 12.
-    "vapo": ["learner.kind=vapo", "learner.advantage.critic.epochs=1", "learner.advantage.critic.warmup_epochs=4"],
+    "vapo": [
+        "learner.kind=vapo",
+        "learner.kl=0",
+        "learner.advantage.critic.epochs=1",
+        "learner.advantage.critic.warmup_epochs=4",
+    ],
 }
 LABELS = {
     "grpo": "GRPO",

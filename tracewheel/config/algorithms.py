@@ -209,17 +209,20 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "surrogate": {"kind": "clip"}, "kl": {}}
+DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "surrogate": {"kind": "clip"}}
 
 
 def with_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `values` into the preset named by their `kind`.
 
     A section with another `kind` than the preset's replaces the whole section. A bare number for `kl` is its weight.
+    Where neither profile nor preset has a `kl`, there is none: its reference pass is a third of an update.
     """
     if isinstance(values.get("kl"), int | float) and not isinstance(values["kl"], bool):
         values = {**values, "kl": {"weight": values["kl"]}}
-    return _merged(_merged(DEFAULTS, PRESETS.get(values.get("kind", "grpo"), {})), values)
+    preset = PRESETS.get(values.get("kind", "grpo"), {})
+    kl = {} if "kl" in values or "kl" in preset else {"weight": 0.0}
+    return _merged(_merged({**DEFAULTS, "kl": kl}, preset), values)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

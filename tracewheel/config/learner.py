@@ -137,7 +137,7 @@ SurrogateConfig = Annotated[ClipConfig | CispoConfig | GspoConfig | SapoConfig |
 
 
 class KlConfig(Strict):
-    """Divergence from the reference policy, per action token. A bare number in a profile is its weight.
+    """Divergence from the reference policy, per action token. A bare number in a profile is its weight; no `kl` is weight 0.
 
     `place`: added to the loss, or subtracted from rewards. `credit`, for rewards: every token pays for the divergence of the
     whole trajectory, or for that from it on (`to_go`; Hu 2025, with advantage `batch`). A critic's token rewards are to go

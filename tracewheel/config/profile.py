@@ -56,11 +56,15 @@ class PolicyConfig(Strict):
     `dtype` is the type of the base's weights. `auto` is replaced while the profile is read, so that the keys of stages and
     the stored profile name the type that runs: a run that is resumed on other hardware, where `auto` means another type,
     has other keys and mixes nothing.
+
+    `deterministic` takes kernels on a GPU that add in one order, in the learner and in vLLM: slower, and the same bits each
+    time but for what docs/lineage.md names.
     """
 
     base: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"  # "auto" as input, and by default
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
+    deterministic: bool = False
     tool_format: Annotated[str, AfterValidator(_tool_format)] = "auto"
     chat_template: str | None = None
     template_options: dict[str, bool | int | float | str] = Field(default_factory=dict)

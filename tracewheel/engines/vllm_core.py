@@ -243,7 +243,7 @@ def _flat(logprobs: Any) -> list[float]:
 
 
 def _start(base: str, settings: VllmSettings) -> Any:
-    os.environ.update(environment(in_process=True))
+    os.environ.update(environment(True, settings.batch_invariant))
     logging.getLogger("vllm").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():

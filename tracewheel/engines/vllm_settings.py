@@ -14,6 +14,7 @@ DRAWS = "tracewheel.engines.vllm_draws:SessionDraws"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 CPU_BLOCK = 32
 CPU_KV_CACHE_GIB = 1.0
+GPU_BATCHED_TOKENS = 16_384  # a step, as vLLM itself takes on large GPUs: long prompts read the weights less often
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
@@ -43,6 +44,7 @@ class VllmSettings:
     gpu_memory_utilization: float
     kv_cache_gib: float | None
     sleeps: bool = False
+    batch_invariant: bool = False
 
     @classmethod
     def of(cls, config: EngineSections) -> VllmSettings:
@@ -61,6 +63,7 @@ class VllmSettings:
             gpu_memory_utilization=engine.gpu_memory_utilization,
             kv_cache_gib=engine.kv_cache_gib,
             sleeps=config.placement.share == "sleep" and config.policy.device != "cpu",
+            batch_invariant=config.policy.deterministic and config.policy.device != "cpu",
         )
 
     def arguments(self, base: str) -> dict[str, Any]:
@@ -92,6 +95,7 @@ class VllmSettings:
             kv_cache_gib = kv_cache_gib or CPU_KV_CACHE_GIB
         else:
             arguments["gpu_memory_utilization"] = self.gpu_memory_utilization
+            arguments["max_num_batched_tokens"] = max(GPU_BATCHED_TOKENS, self.slots)
         if self.dtype != "float32":  # as the learner's: the head's rounding alone is 0.003 to 0.006 nats a token
             arguments["hf_overrides"] = {"head_dtype": "float32"}
         if self.sleeps:
@@ -101,9 +105,10 @@ class VllmSettings:
         return arguments
 
 
-def environment(in_process: bool) -> dict[str, str]:
+def environment(in_process: bool, batch_invariant: bool = False) -> dict[str, str]:
     """The variables to set for vLLM: those of ours that are not set already."""
     wanted = ENVIRONMENT | ({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_process else {})
+    wanted |= {"VLLM_BATCH_INVARIANT": "1"} if batch_invariant else {}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 

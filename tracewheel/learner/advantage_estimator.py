@@ -58,7 +58,7 @@ class LearnerState:
                 state = cls(**read_json(folder / FILE))
             except TypeError as error:
                 raise DataError(f"{folder / FILE}: not a learner's state: {error}") from error
-        if kl.target is None:
+        if kl.target is None or not state.kl_weight:  # without a KL before, the weight begins
             state.kl_weight = kl.weight
         return state
 

@@ -6,6 +6,7 @@ A state folder holds `adapter/` or `model/`. `adapter/` has PEFT's files and `ad
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -58,9 +59,10 @@ class PolicyRef:
 
 
 def base_folder(base: str) -> Path:
-    """The local folder of a base model; a Hugging Face id is looked up in the local cache and then the hub.
+    """The local folder of a base model; a Hugging Face id is looked up in the local cache and only then on the hub.
 
-    A GGUF file is converted first, unless it was before.
+    So a model keeps the commit at which it was first found; `OWNER/NAME@COMMIT` names one. A GGUF file is converted first,
+    unless it was before.
 
     Raises:
         DataError: there is no such folder or model, or a GGUF file cannot be converted.
@@ -73,10 +75,28 @@ def base_folder(base: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+    name, _, revision = base.partition("@")
+    with contextlib.suppress(HFValidationError, LocalEntryNotFoundError, OSError):
+        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        if _is_complete(folder):
+            return folder
     try:
-        return Path(snapshot_download(base))
+        return Path(snapshot_download(name, revision=revision or None))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
         raise no_base(base, error) from error
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether a snapshot in the cache has its weights, also where a download was cut off between its files."""
+    parts = {each for index in folder.glob("*.safetensors.index.json") for each in read_json(index)["weight_map"].values()}
+    names = {file.name for file in folder.glob("*.safetensors")}
+    return bool(names) and parts <= names and (folder / "config.json").is_file()
+
+
+def base_commit(base: str) -> str | None:
+    """The hub's commit of a base's files; None of a local folder or a GGUF file."""
+    folder = None if is_gguf(base) or Path(base).is_dir() else base_folder(base)
+    return folder.name if folder and folder.parent.name == "snapshots" else None
 
 
 def no_base(base: str, error: Exception) -> DataError:
@@ -152,6 +172,8 @@ def write_adapter(
     save_file(state, out / WEIGHTS, metadata={"format": "pt"})
     config = model.peft_config[adapter_name].to_dict()
     config |= {"inference_mode": True, "base_model_name_or_path": base}
+    if commit := base_commit(base):
+        config |= {"base_model_name_or_path": base.partition("@")[0], "revision": commit}
     config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
     (out / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     write_info(out / ADAPTER_INFO, base_hash(base), version)

@@ -44,9 +44,8 @@ def base_license(base: str) -> str:
 
 def hub_name(base: str) -> str | None:
     """A base's name on the Hub: how the profile names it, unless that is a place on this machine."""
-    if Path(base).exists() or is_gguf(base) or not HUB_ID.fullmatch(base):
-        return None
-    return base
+    name = base.partition("@")[0]
+    return None if Path(base).exists() or is_gguf(base) or not HUB_ID.fullmatch(name) else name
 
 
 def card_of_base(folder: Path) -> dict[str, Any]:

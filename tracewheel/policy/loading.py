@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tracewheel.config import PolicyConfig, UpdateSections
 from tracewheel.core.errors import ConfigError, DataError, InputError
 from tracewheel.policy.adapters import PolicyRef, base_folder, check_adapter, policy_of
 from tracewheel.policy.chat_template import read_template
+from tracewheel.policy.lora_products import fuse_adapters
 
 
 def policy_renderer(config: PolicyConfig, base: str | None = None) -> ChatRenderer:
@@ -60,11 +62,22 @@ def _renderer(base: str, tool_format: str, template: str | None, options: str) -
 
 def load_base(config: PolicyConfig, base: str, dtype: str | None = None) -> Any:
     """A fresh causal language model of the base, in evaluation mode and in the profile's type unless another is named."""
+    if config.deterministic and config.device != "cpu":
+        add_in_one_order()
     model = AutoModelForCausalLM.from_pretrained(
         base_folder(base), dtype=getattr(torch, dtype or config.dtype), attn_implementation="sdpa"
     )
     _restore_rotations(model)
     return model.to(config.device).eval()
+
+
+def add_in_one_order() -> None:
+    """Let torch take kernels that give the same bits each time; it warns of an operation that has none.
+
+    Before the first product on a GPU: cuBLAS reads its variable once.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def _restore_rotations(model: Any) -> None:
@@ -144,7 +157,7 @@ class PolicyWeights:
 
         adapted = PeftModel.from_pretrained(self._model, adapter)
         if self._config.dtype != "float32":
-            self._model, self._adapted = adapted.get_base_model().eval(), adapted
+            self._model, self._adapted = fuse_adapters(adapted).get_base_model().eval(), adapted
             return
         merged = {
             f"{name}.weight": module.get_base_layer().weight
@@ -190,4 +203,4 @@ def load_policy_for_training(config: UpdateSections, state: Path, adapter_name: 
     from peft import PeftModel
 
     base = load_base(config.policy, policy.base)
-    return PeftModel.from_pretrained(base, policy.adapter, adapter_name=adapter_name, is_trainable=True)
+    return fuse_adapters(PeftModel.from_pretrained(base, policy.adapter, adapter_name=adapter_name, is_trainable=True))

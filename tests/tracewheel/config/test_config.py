@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tracewheel.config import RetrainConfig, load_config
+from tracewheel.config import PolicyGradientConfig, RetrainConfig, load_config
 from tracewheel.config.profile import WITHOUT_DEFAULT
 from tracewheel.core.errors import ConfigError
 
@@ -162,3 +162,11 @@ def test_invalid_overrides_name_the_key(profile, override, message):
 def test_profiles_are_frozen(profile):
     with pytest.raises(ValueError, match="frozen"):
         load_config(profile({"name": "x"})).seed = 3
+
+
+@pytest.mark.parametrize(
+    ("learner", "weight"),
+    [({}, 0.0), ({"kind": "ppo"}, 0.0), ({"kl": {"target": 0.1}}, 0.01), ({"kl": 0.02}, 0.02), ({"kind": "rloo"}, 0.01)],
+)
+def test_there_is_a_kl_only_where_profile_or_preset_asks_for_one(learner, weight):
+    assert PolicyGradientConfig(**learner).kl.weight == weight

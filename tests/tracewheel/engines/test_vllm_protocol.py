@@ -18,7 +18,7 @@ from tracewheel.engines.draws import Draws
 from tracewheel.engines.vllm_client import VllmClient
 from tracewheel.engines.vllm_remote import VllmServerEngine, VllmServers
 from tracewheel.engines.vllm_server import command_line
-from tracewheel.engines.vllm_settings import VllmSettings
+from tracewheel.engines.vllm_settings import VllmSettings, environment
 from tracewheel.policy.adapters import PolicyRef
 
 PATIENCE = 20.0
@@ -198,3 +198,13 @@ def test_the_head_is_in_float32_as_the_learners(base, dtype):
     arguments = VllmSettings.of(EngineSections.of(RetrainConfig.model_validate(profile))).arguments(base)
     flags = [flag for flag in command_line(arguments) if "override" in flag]
     assert flags == (['--hf-overrides={"head_dtype": "float32"}'] if dtype == "bfloat16" else [])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_on_a_gpu_one_setting_asks_for_sums_in_one_order(base, device):
+    policy = {"base": base, "device": device, "deterministic": True}
+    profile = {"name": "test", "policy": policy, "rollout": {"engine": {"kind": "vllm"}}}
+    settings = VllmSettings.of(EngineSections.of(RetrainConfig.model_validate(profile)))
+    assert settings.batch_invariant == (device == "cuda")
+    assert environment(True, settings.batch_invariant).get("VLLM_BATCH_INVARIANT") == ("1" if device == "cuda" else None)
+    assert settings.arguments(base).get("max_num_batched_tokens") == (16_384 if device == "cuda" else None)

@@ -137,7 +137,8 @@ def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter, same_weights):
     equal = [1.0] * len(rewards)
     skipped, metrics = run({"replay_rows": 0}, rewards=equal, state=first, iteration=2)
     assert metrics["steps"] == 0.0 and same_weights(skipped / WEIGHTS, first / WEIGHTS)
-    kept, metrics = run({"replay_rows": 0, "zero_variance": {"kind": "keep"}}, rewards=equal, state=first, iteration=2)
+    settings = {"replay_rows": 0, "kl": 0.01, "zero_variance": {"kind": "keep"}}
+    kept, metrics = run(settings, rewards=equal, state=first, iteration=2)
     assert metrics["steps"] == 2.0 and not same_weights(kept / WEIGHTS, first / WEIGHTS)
     assert metrics["policy_loss"] == 0.0 and metrics["kl"] > 0.0
 
@@ -277,7 +278,7 @@ def test_the_state_of_another_critic_is_refused(run):
 
 
 def test_all_weights_can_be_trained_with_a_light_critic(run):
-    settings = {"kind": "ppo", "weights": "full", "learning_rate": 1e-4}
+    settings = {"kind": "ppo", "weights": "full", "learning_rate": 1e-4, "kl": 0.01}
     light = {"critic": {"kind": "light", "warmup_iterations": 0}}
     first, metrics = run({**settings, "advantage": light})
     assert metrics["steps"] == 2.0 and (first / "model").is_dir() and not (first / "adapter").exists()

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file
 
-from tracewheel.config import PolicyConfig
+from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.errors import AdapterMismatchError, DataError, InputError
 from tracewheel.policy.adapters import (
     PolicyRef,
+    base_commit,
     base_folder,
     base_hash,
     check_adapter,
+    peft_config,
     policy_of,
     write_adapter,
     write_full_model,
@@ -247,3 +249,23 @@ def test_a_state_without_a_policy_or_with_two_is_refused(state, adapter, base, t
     (tmp_path / "cut" / "model" / "model.safetensors").unlink()
     with pytest.raises(DataError, match="is incomplete"):
         policy_of(tmp_path / "cut", base)
+
+
+def test_a_model_of_the_hub_keeps_the_commit_at_which_it_was_found(base, tmp_path, monkeypatch):
+    cached = tmp_path / "models--org--tiny"
+    commits = {"main": "a" * 40, "other": "b" * 40}
+    for name, commit in commits.items():
+        (cached / "refs").mkdir(parents=True, exist_ok=True)
+        (cached / "refs" / name).write_text(commit)
+        shutil.copytree(base, cached / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert base_folder("org/tiny") == cached / "snapshots" / commits["main"]
+    assert base_commit("org/tiny") == commits["main"] and base_commit(base) is None
+    assert base_commit(f"org/tiny@{commits['other']}") == base_commit("org/tiny@other") == commits["other"]
+    model = get_peft_model(load_base(PolicyConfig(), "org/tiny@other"), peft_config(LoraConfig(rank=2, alpha=4)))
+    write_adapter(model, tmp_path / "adapter", "default", "org/tiny@other", version=1)
+    written = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert (written["base_model_name_or_path"], written["revision"]) == ("org/tiny", commits["other"])
+    (cached / "snapshots" / commits["main"] / "model.safetensors").unlink()
+    with pytest.raises(DataError, match="the hub does not answer"):
+        base_folder("org/tiny")  # a download that was cut off goes on

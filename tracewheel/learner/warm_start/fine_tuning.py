@@ -26,6 +26,7 @@ from tracewheel.learner.warm_start.demonstrations import Example
 from tracewheel.policy.adapters import ADAPTER, MODEL, peft_config, write_adapter, write_full_model
 from tracewheel.policy.chat_template import write_template
 from tracewheel.policy.loading import load_base
+from tracewheel.policy.lora_products import fuse_adapters
 from tracewheel.policy.probe import write_probe
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def fresh_model(config: WarmStartSections) -> Any:
         torch.manual_seed(config.seed)
         if settings.weights == "full":
             return load_base(policy, policy.base, "float32").requires_grad_(True)
-        return get_peft_model(load_base(policy, policy.base), peft_config(settings.lora))
+        return fuse_adapters(get_peft_model(load_base(policy, policy.base), peft_config(settings.lora)))
 
 
 def _steps(examples: int, settings: WarmStartConfig, seed: int) -> Iterator[list[int]]:
