@@ -209,6 +209,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+CHOSEN = tuple(PRESETS["rejection_sampling"])  # what `auto` chooses
+
 DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "surrogate": {"kind": "clip"}, "kl": {}}
 
 

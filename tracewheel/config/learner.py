@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tracewheel.config.algorithms import (
+    CHOSEN,
     AdvantageConfig,
     ComparingAdvantageConfig,
     GaeAdvantageConfig,
@@ -284,7 +285,8 @@ class UpdateConfig(PassesConfig):
 
 
 class PolicyGradientConfig(UpdateConfig):
-    """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
+    """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden. `auto` is
+    `rejection_sampling` where over half of the first update's groups are lost, else `grpo`.
 
     `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 
@@ -298,21 +300,9 @@ class PolicyGradientConfig(UpdateConfig):
     """
 
     kind: Literal[
-        "grpo",
-        "dr_grpo",
-        "dapo",
-        "rloo",
-        "remax",
-        "reinforce",
-        "reinforce_plus_plus",
-        "cispo",
-        "gspo",
-        "sapo",
-        "ppo",
-        "vapo",
-        "rejection_sampling",
-        "distillation",
-    ] = "grpo"
+        "grpo", "dr_grpo", "dapo", "rloo", "remax", "reinforce", "reinforce_plus_plus", "cispo", "gspo", "sapo", "ppo", "vapo",
+        "rejection_sampling", "distillation", "auto",
+    ] = "grpo"  # fmt: skip
     advantage: AdvantageConfig = GroupAdvantageConfig()
     credit: CreditConfig = CreditConfig()
     surrogate: SurrogateConfig = ClipConfig()
@@ -335,6 +325,8 @@ class PolicyGradientConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> PolicyGradientConfig:
+        if self.kind == "auto" and any(getattr(self, one) != getattr(PolicyGradientConfig(), one) for one in CHOSEN):
+            raise ValueError(f"kind 'auto' chooses {', '.join(CHOSEN)}: name a kind to set them")
         if self.credit.kind == "turn" and not isinstance(self.advantage, ComparingAdvantageConfig):
             raise ValueError(f"credit by turn needs an advantage over groups, not '{self.advantage.kind}'")
         if self.truncated == "bootstrap" and self.advantage.kind != "gae":
@@ -370,8 +362,7 @@ class PolicyGradientConfig(UpdateConfig):
 class DpoConfig(UpdateConfig):
     """Direct preference optimisation (Rafailov et al. 2023), through TRL, on pairs of samples of one task.
 
-    `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for
-    full training.
+    `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for full training.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 1e-5, "full": 1e-6}

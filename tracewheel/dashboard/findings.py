@@ -264,6 +264,7 @@ def lineage_of(run: FinishedRun) -> dict[str, dict[str, Any]]:
         "Datasets": {name: f"{one.get('entry')} {one.get('digest')}" for name, one in datasets if isinstance(one, dict)},
         "Packages": lineage.get("packages") or {},
         "Learning rate": {loop: _trials(trials) for loop, trials in (summary.get("rate_trials") or {}).items()},
+        "Algorithm": {"learner.kind auto": summary.get("algorithm")},
         "Lost tasks": {loop: _lost_tasks(counts) for loop, counts in (summary.get("lost_tasks") or {}).items()},
         "Damaged in the store, and made again": {one["entry"]: one["flaw"] for one in damaged},
         "Rollouts": {loop: _rollouts(counts) for loop, counts in (summary.get("rollouts") or {}).items()},
