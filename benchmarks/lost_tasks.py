@@ -136,7 +136,7 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
     config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *method.settings(epochs)])
     torch.set_num_threads(config.threads)
     work = arguments.work / f"seed-{seed}"
-    start = warm_started(config, curated_logs(config, work / "curated"), work / "warm")
+    start = warm_started(config, curated_logs(config, arguments.work / "curated"), work / "warm")
     tasks = work / f"tasks-{method.wrong:g}-{method.verified}"
     hard_tasks(tasks, seed, method)
     if name == "warm start":
