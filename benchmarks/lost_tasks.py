@@ -7,7 +7,7 @@ solutions, the world's solver's in place of other users' logs, exist for 26 of 9
 seed's warm start and stop after the iteration in which they have sampled `--tokens`; success is the last policy's on 48
 held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
 the last policy which a method had when rejection sampling had ended. Writes `results/lost_tasks.json`, with the outcome of each
-task, and `results/lost_tasks.md`.
+task, and `results/lost_tasks.md`; what the first holds is not played again.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ def main() -> None:
     results: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
     for seed in arguments.seeds:
         for name in ("warm start", *arguments.methods):
+            if str(seed) in results.get(name, {}):
+                continue
             of_base = results.get(BASE, {}).get(str(seed))
             found = played(name, seed, arguments, of_base["iterations"] if of_base else [])
             results.setdefault(name, {})[str(seed)] = found

@@ -172,12 +172,11 @@ class PositiveExamplesConfig(Strict):
 class ZeroVarianceConfig(Strict):
     """What to do with groups whose rewards are all equal.
 
-    `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus 0.5. `dynamic` drops them
-    and rolls out more tasks until `min_groups` groups carry a signal, at most three times (DAPO). `keep` gives
-    them advantage 0, which leaves only the KL term.
+    `skip` drops them. `dynamic` drops them and rolls out more tasks until `min_groups` groups carry a signal, at most three
+    times (DAPO). `keep` gives them advantage 0, which leaves only the KL term.
     """
 
-    kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
+    kind: Literal["skip", "dynamic", "keep"] = "skip"
     min_groups: Count = 16
 
 
@@ -346,8 +345,6 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
             raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
-        if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae", "greedy_baseline"):
-            raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
         if self.learning_rate == "auto" and self.backend.kind != "local":
             raise ValueError("learning_rate 'auto' tries its rates in one process: set a number, or backend.kind to 'local'")
         critic = self.advantage.critic if isinstance(self.advantage, GaeAdvantageConfig) else None

@@ -24,7 +24,6 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.forks import forks_of
 from tracewheel.learner.advantages import (
     advantage_function,
-    clamped,
     trajectory_advantages,
     turn_advantages,
     zero_variance,
@@ -36,8 +35,6 @@ from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable
-
-CLAMP = 0.5  # of advantages of groups without variance
 
 
 def advantages_by_group(
@@ -88,9 +85,6 @@ def advantages_by_group(
     match config.zero_variance.kind:
         case "skip" | "dynamic":
             kept = ~no_signal
-        case "clamp":
-            limited = clamped(plain, groups, CLAMP).tolist()
-            advantages = [[limited[n]] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
         case "keep":
             advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
     return np.flatnonzero(kept), advantages
