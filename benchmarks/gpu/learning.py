@@ -16,7 +16,8 @@ from tracewheel.learner.batch import Batch, micro_batches, step_totals
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.packing import Layout, pack
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import PolicyTokens, StepTotals, policy_loss
+from tracewheel.learner.losses.aggregation import StepTotals
+from tracewheel.learner.losses.policy import PolicyTokens, policy_loss
 
 QWEN3_4B = Workload(
     vocabulary=151_936, hidden=2560, layers=36, intermediate=9728, heads=32, key_heads=8, head_dim=128, group=8, prompts=1

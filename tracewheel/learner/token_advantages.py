@@ -22,16 +22,10 @@ from tracewheel.config import (
 )
 from tracewheel.core.errors import DataError
 from tracewheel.core.forks import forks_of
-from tracewheel.learner.advantages import (
-    advantage_function,
-    trajectory_advantages,
-    turn_advantages,
-    zero_variance,
-)
-from tracewheel.learner.advantages.group import at_the_baseline
+from tracewheel.learner.advantages.group import at_the_baseline, zero_variance
+from tracewheel.learner.advantages.trajectories import advantage_function, trajectory_advantages, turn_advantages
 from tracewheel.learner.batch import Batch, turn_numbers
-from tracewheel.learner.losses import kl_term
-from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
+from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3, kl_term
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable

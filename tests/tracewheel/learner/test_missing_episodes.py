@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
 from tracewheel.core.files import read_json, read_records, write_records
 from tracewheel.core.types import Trajectory
-from tracewheel.learner.advantages import turn_advantages, zero_variance_share
-from tracewheel.learner.advantages.group import group_statistics
-from tracewheel.learner.advantages.trajectories import trajectory_advantages
+from tracewheel.learner.advantages.group import group_statistics, zero_variance_share
+from tracewheel.learner.advantages.trajectories import trajectory_advantages, turn_advantages
 
 ADVANTAGES = [
     GroupAdvantageConfig(kind="group", scale=True),

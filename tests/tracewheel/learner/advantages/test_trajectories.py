@@ -13,7 +13,8 @@ from tracewheel.config import (
     GroupAdvantageConfig,
     LeaveOneOutAdvantageConfig,
 )
-from tracewheel.learner.advantages import trajectory_advantages, zero_variance, zero_variance_share
+from tracewheel.learner.advantages.group import zero_variance, zero_variance_share
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
 
 NAN, INF = math.nan, math.inf
 SCALED, CENTRED = GroupAdvantageConfig(scale=True), GroupAdvantageConfig(scale=False)
