@@ -45,11 +45,11 @@ def _status(key: str) -> float:
 def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tuple[Meter, float, dict[str, torch.Tensor]]:
     """One step of the learner: advantages, micro-batches, loss, gradients, clipping, AdamW."""
     from tracewheel.config import ClipConfig, GroupAdvantageConfig
-    from tracewheel.learner.advantages import trajectory_advantages
+    from tracewheel.learner.advantages.trajectories import trajectory_advantages
     from tracewheel.learner.batch import micro_batches, step_totals
     from tracewheel.learner.kernels.language_model import checkpoint_activations
     from tracewheel.learner.kernels.token_logprobs import action_logprobs
-    from tracewheel.learner.losses import PolicyTokens, policy_loss
+    from tracewheel.learner.losses.policy import PolicyTokens, policy_loss
 
     model = policy(workload)
     if setting["checkpointing"]:

@@ -1,11 +1,13 @@
 """Where most tasks are lost: reinforcement learning and imitation of fresh successes, each with and without rescue.
 
-    python benchmarks/lost_tasks.py --seeds 0 1 2 3 4
+    python benchmarks/lost_tasks.py
 
-The workspace with 6 to 8 files, of which the logs have at most 4: the verified warm start loses about nine first groups of
-ten. Known solutions, the world's solver's in place of other users' logs, exist for 26 of 96 training tasks. All methods start
-from a seed's warm start and sample equally many tokens; success is the last policy's on 48 held-out tasks of the same tiers,
-the mean of greedy and sampled, without a choice on validation. Writes `results/lost_tasks.json` and `results/lost_tasks.md`.
+The workspace with 6 to 8 files, of which the logs have at most 4: the verified warm start loses most first groups. Known
+solutions, the world's solver's in place of other users' logs, exist for 26 of 96 training tasks. All methods start from a
+seed's warm start and stop after the iteration in which they have sampled `--tokens`; success is the last policy's on 48
+held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
+the last policy which a method had when rejection sampling had ended. Writes `results/lost_tasks.json`, with the outcome of each
+task, and `results/lost_tasks.md`; what the first holds is not played again.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ import argparse
 import json
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -26,41 +32,81 @@ from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.config import EvaluateSections, RetrainConfig, SolutionSections, load_config
 from tracewheel.core.types import Task
+from tracewheel.environments.base import play_calls
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS, play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate_split
 from tracewheel.learner.solutions import SOLUTIONS_FILE, find_solutions
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.sampling.lost_tasks import LostTasks
 from tracewheel.scoring.score import SCORES_FILE
+from tracewheel.scoring.verifiers import make_verifier
 
 FAMILIES, TIERS = ("list", "content"), (6, 7, 8)
 TRAIN, HELD_OUT, KNOWN = 96, 48, 26
+SAMPLES = 24 * 8  # of an iteration
+SECONDS = ("rollout_s", "update_s", "cpu_s")
 SETTINGS = [
     "sampler.kind=uniform", "rollout.group_size=8", "training.tasks_per_iteration=24",
     "rollout.exploration.environment_args={}",
     "rollout.max_tokens=600", "threads=1",
 ]  # fmt: skip
-RESCUE = "{rows: 24, sources: [logs, own]}"
+EPOCHS = 24  # of imitation, where it comes first
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a run learns.
+
+    Attributes:
+        kind: The learner's.
+        at_start: Epochs of imitation before anything else; None to rescue nothing.
+        then: Whether solutions join later updates too.
+        wrong: The share of the known solutions that are wrong.
+        verified: Whether the verifier has seen them.
+        fill: Imitate alone, for as long as rejection sampling took.
+        rate: The learning rate.
+    """
+
+    kind: str = "rejection_sampling"
+    at_start: int | None = None
+    then: bool = True
+    wrong: float = 0.0
+    verified: bool = True
+    fill: bool = False
+    rate: float = 1e-3
+
+    def settings(self, epochs: int) -> list[str]:
+        """Of the profile."""
+        rescue = f"{{rows: 24, sources: [logs, own], at_start: {epochs}}}"
+        kl = 0.01 if self.kind == "grpo" else 0.0
+        own = [f"learner.kind={self.kind}", f"learner.learning_rate={self.rate}", f"learner.kl={kl}"]
+        return own if self.at_start is None else [*own, f"learner.lost_tasks={rescue}"]
+
+
+BASE, FIRST, ALONE = "rejection sampling", "imitated first, then rejection sampling", "imitated alone"
 METHODS = {
-    "GRPO": ["learner.kind=grpo"],
-    "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
-    "GRPO, solutions join": ["learner.kind=grpo", f"learner.lost_tasks={RESCUE}"],
-    "rejection sampling, solutions join": ["learner.kind=rejection_sampling", "learner.kl=0", f"learner.lost_tasks={RESCUE}"],
-    "imitated first, then rejection sampling": [
-        "learner.kind=rejection_sampling", "learner.kl=0",
-        "learner.lost_tasks={rows: 24, sources: [logs, own], at_start: 24}",
-    ],
-}  # fmt: skip
-CONTROL = "imitation alone"
+    BASE: Method(),
+    "rejection sampling, solutions join": Method(at_start=0),
+    FIRST: Method(at_start=EPOCHS, then=False),
+    "GRPO": Method("grpo"),
+    ALONE: Method(at_start=EPOCHS),  # the first update of FIRST
+    "imitated first, solutions join": Method(at_start=EPOCHS),
+    "imitated alone, equal CPU": Method(at_start=EPOCHS, fill=True),
+    "half wrong: imitated first, solutions join": Method(at_start=EPOCHS, wrong=0.5),
+    "half wrong, not verified: imitated first, solutions join": Method(at_start=EPOCHS, wrong=0.5, verified=False),
+    "GRPO, solutions join": Method("grpo", at_start=0),
+    "GRPO, imitated first, solutions join": Method("grpo", at_start=EPOCHS),
+    **{f"{kind}, rate {rate:g}": Method(kind, rate=rate) for kind in ("rejection_sampling", "grpo") for rate in (3e-4, 3e-3)},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--methods", nargs="+", choices=[*METHODS, CONTROL], default=[*METHODS, CONTROL])
-    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--tokens", type=int, default=176_000)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-lost-tasks"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -69,10 +115,12 @@ def main() -> None:
     results: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
     for seed in arguments.seeds:
         for name in ("warm start", *arguments.methods):
-            found = played(name, seed, arguments)
+            if str(seed) in results.get(name, {}):
+                continue
+            of_base = results.get(BASE, {}).get(str(seed))
+            found = played(name, seed, arguments, of_base["iterations"] if of_base else [])
             results.setdefault(name, {})[str(seed)] = found
-            rates = figures_of([pd.DataFrame(found["tasks"])]).mean()
-            print(f"seed {seed}, {name}: {rates:.3f}", file=sys.stderr)
+            print(f"seed {seed}, {name}: {rate_of(found['tasks']):.3f}", file=sys.stderr)
             arguments.out.mkdir(parents=True, exist_ok=True)
             known.write_text(json.dumps(results) + "\n")
     text = table_of(results)
@@ -80,40 +128,78 @@ def main() -> None:
     print(text)
 
 
-def played(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[dict[str, Any]]) -> dict[str, Any]:
     """One method on one seed: its outcomes on the held-out tasks, and each iteration's figures."""
-    loop = [f"training.iterations={1 if name == CONTROL else arguments.iterations}", *SETTINGS, *arguments.settings]
-    own = METHODS.get(name, METHODS["imitated first, then rejection sampling"] if name == CONTROL else [])
-    config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *own])
+    method = METHODS.get(name, Method())
+    budget, epochs = sum(each["cpu_s"] for each in of_base), method.at_start or 0
+    if method.fill:
+        epochs = filling(json.loads((arguments.out / "lost_tasks.json").read_text())[FIRST][str(seed)]["iterations"][0], budget)
+    alone = method.fill or name == ALONE
+    loop = ["training.iterations=16", *SETTINGS, *arguments.settings]
+    config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *method.settings(epochs)])
     torch.set_num_threads(config.threads)
     work = arguments.work / f"seed-{seed}"
-    start = warm_started(config, curated_logs(config, work / "curated"), work / "warm")
-    hard_tasks(work / "tasks", seed)
-    adapter, figures = start / "adapter", list[dict[str, Any]]()
-    if name != "warm start":
-        folder = work / name.replace(" ", "-").replace(",", "")
-        adapter, figures = stage_loop(config, work / "tasks", start, folder, solutions=rescuer(config, work / "tasks"))
-    return {"tasks": outcomes(config, work / "tasks", adapter, work / f"evaluated-{name}"), "iterations": figures}
+    start = warm_started(config, curated_logs(config, arguments.work / "curated"), work / "warm")
+    tasks = work / f"tasks-{method.wrong:g}-{method.verified}"
+    hard_tasks(tasks, seed, method)
+    if name == "warm start":
+        return {"tasks": outcomes(config, tasks, start / "adapter", work / f"evaluated-{name}")}
+    folder = work / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
+    notes: dict[int, dict[str, Any]] = {}
+
+    def enough(figures: list[dict[str, Any]]) -> bool:
+        sampled = sum(each["generated_tokens"] for each in figures) * SAMPLES
+        return sampled >= arguments.tokens or alone
+
+    adapter, figures = stage_loop(config, tasks, start, folder, solutions=rescuer(config, tasks, method, notes), enough=enough)
+    iterations = [
+        {"tokens": each["generated_tokens"] * SAMPLES, **{key: each[key] for key in SECONDS}, **notes[number]}
+        for number, each in enumerate(figures, 1)
+    ]
+    found = {"tasks": outcomes(config, tasks, adapter, work / f"evaluated-{name}"), "iterations": iterations}
+    within = sum(spent <= budget for spent in accumulate(each["cpu_s"] for each in iterations))
+    if budget and within not in (0, len(iterations)):
+        adapter = folder / f"{within:03d}" / "adapter"
+        found["at_equal_cpu"] = outcomes(config, tasks, adapter, work / f"evaluated-{name}-equal")
+    return found
 
 
-def hard_tasks(folder: Path, seed: int) -> None:
-    """Write training tasks, of which some have a known solution, and held-out ones, as a curation would."""
+def filling(first: dict[str, Any], budget: float) -> int:
+    """The epochs of imitation that take as many CPU seconds as a budget leaves after the first rollouts."""
+    share = first["update_s"] / (first["rollout_s"] + first["update_s"])
+    update = share * first["cpu_s"]
+    return max(EPOCHS, round(EPOCHS * (budget - (first["cpu_s"] - update)) / update))
+
+
+def hard_tasks(folder: Path, seed: int, method: Method) -> None:
+    """Write training tasks, of which some have a known solution, and held-out ones, as a curation would.
+
+    A wrong solution leaves the last file where it was.
+    """
     rng = random.Random(f"lost-tasks-{seed}")
     made: dict[str, Task] = {}
     while len(made) < TRAIN + HELD_OUT:
         task = make_task(FAMILIES[len(made) % 2], TIERS[len(made) // 2 % 3], rng)
         made.setdefault(task.fingerprint, task)
     tasks = list(made.values())
-    known = set(random.Random(seed).sample(range(TRAIN), KNOWN))
-    rows = [
-        {
-            "trace_id": f"trace-{number}", "task_id": task.id, "split": "train", "success": float(number in known),
-            "failure": "",
-            "messages": json.dumps(play(task, solution(task) if number in known else solution(task)[:1])),
-            "tools": json.dumps(TOOLS),
-        }
-        for number, task in enumerate(tasks[:TRAIN])
-    ]  # fmt: skip
+    known = random.Random(seed).sample(range(TRAIN), KNOWN)
+    wrong = set(known[: round(method.wrong * KNOWN)])
+    rows = []
+    for number, task in enumerate(tasks[:TRAIN]):
+        calls = solution(task) if number in known else solution(task)[:1]
+        if number in wrong:
+            calls.pop(max(place for place, (name, _) in enumerate(calls) if name == "move_file"))
+        environment = WorkspaceEnvironment()
+        messages = play_calls(environment, task, calls)
+        success, _ = make_verifier(task.verifier).verify(task, environment.snapshot())
+        assert success == float(number in known and number not in wrong)
+        rows.append(
+            {
+                "trace_id": f"trace-{number}", "task_id": task.id, "split": "train", "failure": "",
+                "success": success if method.verified else float(number in known),
+                "messages": json.dumps(messages), "tools": json.dumps(TOOLS),
+            }
+        )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     splits = ["train"] * TRAIN + ["held_out"] * HELD_OUT
     records = [task.to_record() | {"split": split} for task, split in zip(tasks, splits, strict=True)]
@@ -121,8 +207,10 @@ def hard_tasks(folder: Path, seed: int) -> None:
     pd.DataFrame(rows).to_parquet(folder / "episodes.parquet", index=False)
 
 
-def rescuer(config: RetrainConfig, curated: Path) -> Callable[[int, Path], Path | None]:
-    """Finds solutions as a run does, without a teacher."""
+def rescuer(
+    config: RetrainConfig, curated: Path, method: Method, notes: dict[int, dict[str, Any]]
+) -> Callable[[int, Path], Path | None]:
+    """Finds solutions as a run does, without a teacher; notes the lost groups of each iteration and the sources."""
     assert config.learner.kind != "dpo"
     settings = config.learner.lost_tasks
     table = pd.read_parquet(curated / "tasks.parquet").query("split == 'train'")
@@ -132,12 +220,14 @@ def rescuer(config: RetrainConfig, curated: Path) -> Callable[[int, Path], Path 
     def see(iteration: int, folder: Path) -> Path | None:
         lost.observe(iteration, [folder / SCORES_FILE])
         folders[iteration] = folder
-        if not settings or not lost.ids:
+        notes[iteration] = {"lost_groups": lost.share, "lost_tasks": len(lost.ids), "shown": {}}
+        if not settings or not lost.ids or (iteration > 1 and not method.then):
             return None
         own = [(folders[number],) * 2 for number in sorted({lost.won_in[i] for i in lost.ids if i in lost.won_in})]
         out = folder / "solutions"
-        found = find_solutions(SolutionSections.of(config), curated, lost.ids, out, own=own)
-        return out / SOLUTIONS_FILE if found["sources"] else None
+        sources = find_solutions(SolutionSections.of(config), curated, lost.ids, out, own=own)["sources"]
+        notes[iteration]["shown"] = dict(Counter(sources.values()))
+        return out / SOLUTIONS_FILE if sources else None
 
     return see
 
@@ -150,26 +240,37 @@ def outcomes(config: RetrainConfig, curated: Path, adapter: Path, out: Path) -> 
     return {name: rows[name].tolist() for name in ("task_id", "greedy", "sampled_successes", "sampled_attempts")}
 
 
+def rate_of(found: dict[str, list[Any]]) -> float:
+    """The mean of greedy and sampled success."""
+    return float(figures_of([pd.DataFrame(found)]).mean())
+
+
 def table_of(results: dict[str, Any]) -> str:
-    """The tables in Markdown."""
+    """The tables in Markdown: success by seed, what it cost, and each method minus rejection sampling."""
     seeds = sorted({seed for by_seed in results.values() for seed in by_seed}, key=int)
-    rates = {
-        name: {seed: float(figures_of([pd.DataFrame(found["tasks"])]).mean()) for seed, found in by_seed.items()}
-        for name, by_seed in results.items()
+    rates = {name: {seed: rate_of(found["tasks"]) for seed, found in of.items()} for name, of in results.items()}
+    equal = {
+        name: {seed: rate_of(found.get("at_equal_cpu", found["tasks"])) for seed, found in of.items()}
+        for name, of in results.items()
     }
-    rows = [
-        [name, *(f"{of[seed]:.3f}" if seed in of else "-" for seed in seeds), f"{sum(of.values()) / len(of):.3f}"]
-        for name, of in rates.items()
-    ]
-    text = table(["method", *(f"seed {seed}" for seed in seeds), "mean"], rows)
-    base = rates.get("rejection sampling", {})
-    shared = {name: sorted(of.keys() & base.keys()) for name, of in rates.items() if name != "rejection sampling"}
-    differences = {
-        f"{name} minus rejection sampling": difference_of([rates[name][s] for s in both], [base[s] for s in both])
-        for name, both in shared.items()
-        if len(both) > 1
-    }
-    return text + ("\n" + method_table(differences) if differences else "")
+    rows = []
+    for name, of in results.items():
+        loops = [found["iterations"] for found in of.values() if found.get("iterations")]
+        means = [fmean(sum(each[key] for each in loop) for loop in loops) if loops else 0.0 for key in ("tokens", "cpu_s")]
+        lost = [f"{fmean(loop[place]['lost_groups'] for loop in loops):.2f}" if loops else "-" for place in (0, -1)]
+        each = (f"{rates[name][seed]:.3f}" if seed in of else "-" for seed in seeds)
+        cost = [f"{means[0] / 1000:.0f}k", f"{means[1]:.0f}"] if loops else ["-", "-"]
+        rows.append([name, *each, f"{fmean(rates[name].values()):.3f}", f"{fmean(equal[name].values()):.3f}", *cost, *lost])
+    head = ["method", *(f"seed {seed}" for seed in seeds), "mean", "at equal CPU", "tokens", "CPU s", "lost first", "lost last"]
+    text = table(head, rows)
+    for title, of in (("equal sampled tokens", rates), ("equal CPU seconds", equal)):
+        differences = {}
+        for name in of:
+            both = sorted(of[name].keys() & of.get(BASE, {}).keys())
+            if name != BASE and len(both) > 1:
+                differences[f"{name}, at {title}"] = difference_of([of[name][s] for s in both], [of[BASE][s] for s in both])
+        text += f"\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
+    return text
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def measured(side: Side, job: dict[str, Any]) -> dict[str, float]:
     from tracewheel.core.files import read_table
     from tracewheel.curation.curated_folder import load_tasks
     from tracewheel.learner.learner import Learner
-    from tracewheel.learner.losses import correction_shares, correction_weights
+    from tracewheel.learner.losses.ratios import correction_shares, correction_weights
     from tracewheel.learner.mismatch import mismatch_of
     from tracewheel.learner.trajectory_table import TrajectoryTable
     from tracewheel.learner.update import update

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from measuring import cpu_seconds
+
 from tracewheel.config import (
     CurateSections,
     RetrainConfig,
@@ -69,6 +71,7 @@ def stage_loop(
     drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
     solutions: Callable[[int, Path], Path | None] | None = None,
+    enough: Callable[[list[dict[str, Any]]], bool] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """All iterations of a profile, but for those that are done with the same settings: a loop that was stopped goes on.
 
@@ -83,9 +86,10 @@ def stage_loop(
         change: Called with the policy that sampled and the file of its trajectories, before the update.
         solutions: Called with the iteration and its folder, once it is scored; gives the file of solutions of lost tasks. Of
             iterations that are done it is called too.
+        enough: Called with the figures so far; ends the loop early.
 
     Returns:
-        The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds.
+        The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds, and `cpu_s` of both.
     """
     sampler, sections = make_sampler(SamplerSections.of(config), curated), RolloutSections.of(sampling or config)
     settings = json.dumps([each and each.model_dump(mode="json") for each in (config, sampling)] + [drawn], sort_keys=True)
@@ -98,7 +102,7 @@ def stage_loop(
         if solutions and done.exists():
             solutions(iteration, folder)
         if not done.exists() or done.read_text() != settings:
-            begun = time.perf_counter()
+            begun, spent = time.perf_counter(), cpu_seconds()
             folder.mkdir(parents=True, exist_ok=True)
             seed = rollout_seed(config.seed if drawn is None else drawn, iteration)
             chosen = training_tasks(config.rollout.exploration, curated, task_ids, sampler.variants(task_ids), seed).tasks
@@ -112,9 +116,12 @@ def stage_loop(
             files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder, shown)
             found = update(UpdateSections.of(config), files, iteration=iteration)
             seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
+            seconds["cpu_s"] = cpu_seconds() - spent
             write_json(folder / FIGURES, {**found, **seconds})
             done.write_text(settings)
         observe_scores(sampler, scores)
         figures.append(read_json(folder / FIGURES))
         state, version = folder, iteration
+        if enough and enough(figures):
+            break
     return state / "adapter", figures

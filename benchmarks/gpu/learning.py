@@ -16,7 +16,8 @@ from tracewheel.learner.batch import Batch, micro_batches, step_totals
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.packing import Layout, pack
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import PolicyTokens, StepTotals, policy_loss
+from tracewheel.learner.losses.aggregation import StepTotals
+from tracewheel.learner.losses.policy import PolicyTokens, policy_loss
 from tracewheel.policy.lora_products import fuse_adapters
 
 QWEN3_4B = Workload(

@@ -41,6 +41,8 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         console.print(f"leaks       every figure is in doubt: {summary['leaks']}", style="red", markup=False, soft_wrap=True)
     for damaged in summary.get("damaged", []):
         console.print(f"made again  {damaged['entry']}: {damaged['flaw']}", style="yellow", markup=False, soft_wrap=True)
+    for counts in summary.get("lost_tasks", {}).values():
+        console.print(f"lost tasks  {counts['says']}", style="yellow", markup=False, soft_wrap=True)
     for sentence in sentences(summary["intake"]) if "intake" in summary else ():
         console.print(f"intake      {sentence}", style="yellow", markup=False, soft_wrap=True)
     gate = summary["gate"]

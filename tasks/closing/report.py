@@ -33,6 +33,7 @@ from tracewheel.evaluation.changes import CHANGES_FILE, changed_tasks, noise_flo
 from tracewheel.evaluation.constant_policy import best_constant_policy
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.learner.auto import says
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.report.results import results_of
@@ -121,6 +122,8 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         summary["damaged"] = damaged
     if outcome.rate_trials:
         summary["rate_trials"] = outcome.rate_trials
+    if run.config.learner.kind == "auto":
+        summary["algorithm"] = says(outcome.updates[1])
     if outcome.rescue:
         summary["lost_tasks"] = outcome.rescue
     if outcome.objectives:

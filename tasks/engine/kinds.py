@@ -6,12 +6,13 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tracewheel.config import DpoConfig, PassesConfig, RetrainConfig, RubricConfig
+from tracewheel.config import DpoConfig, PassesConfig, PolicyGradientConfig, RetrainConfig, RubricConfig
 from tracewheel.core.fingerprint import code_files, own_modules
 from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
 from tracewheel.engines.making import ENGINES
 from tracewheel.evaluation.graders import AUDITS
+from tracewheel.learner.auto import alternatives
 from tracewheel.learner.kinds import ADVANTAGES, DEEPSPEED, SURROGATES
 from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
 from tracewheel.rollout.rollout import PROGRAMS
@@ -73,8 +74,13 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     if isinstance(config.learner, DpoConfig):
         yield Named("learner", "tracewheel.learner.update", Code(_modules(PREFERENCES)))
         return
-    learner, advantage = config.learner, config.learner.advantage
     yield Named("learner", "tracewheel.learner.update", Code(_modules(POLICY_GRADIENT)))
+    for learner in alternatives(config.learner):
+        yield from _algorithm(learner)
+
+
+def _algorithm(learner: PolicyGradientConfig) -> Iterator[Named]:
+    advantage = learner.advantage
     kinds = [advantage.kind, *(["kl_to_go"] if learner.kl.credit == "to_go" else [])]
     places = [ADVANTAGES[kind] for kind in kinds if kind in ADVANTAGES]
     yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places), own_modules([advantage.kind])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,9 @@ from tracewheel.core.store import Entry
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import TRAIN, load_tasks
 from tracewheel.learner.solutions import TEACHER, find_solutions
-from tracewheel.sampling.lost_tasks import LostTasks
+from tracewheel.sampling.lost_tasks import LOST_FILE, REMEDY, LostTasks, in_words
 from tracewheel.scoring.score import SCORES_FILE
 from tracewheel.teacher.teach import teach
-
-LOST_FILE = "lost_tasks.json"  # of a run's record
 
 
 @stage_task("teach", code="tracewheel.teacher.teach", sections=TeachSections)
@@ -76,12 +75,14 @@ class Rescue:
         self._taught: list[Entry] = []
         self._asked: set[str] = set()
         self._shown: dict[str, dict[str, Any]] = {}  # task id to what was shown first, and where
+        self._shares: list[float] = []  # of lost groups, by iteration
         self.figures: dict[str, float] = {}  # the iteration's, as metrics
 
     def see(self, iteration: int, rollouts: Sequence[Entry], scores: Sequence[Entry]) -> dict[str, Entry]:
         """Take in an iteration; returns the solutions for its update, as an argument of it, if there are any."""
         self._lost.observe(iteration, [entry.path / SCORES_FILE for entry in scores])
         self.figures = {} if self._lost.share is None else {"lost_groups": self._lost.share}
+        self._shares += self.figures.values()
         if self.settings is None:
             self._advise(iteration)
             return {}
@@ -103,11 +104,15 @@ class Rescue:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What was lost, shown, and won afterwards; empty where the profile rescues nothing."""
-        if self.settings is None:
+        """What was lost, shown, and won afterwards; empty where nothing is rescued, and little was lost at first."""
+        if not self._shares or (self.settings is None and self._shares[0] <= LostTasksConfig.MOST):
             return {}
-        won = [task_id for task_id, shown in self._shown.items() if self._lost.won_in.get(task_id, 0) > shown["from"]]
-        return {"lost": len(self._lost.ids), "shown": len(self._shown), "won_afterwards": len(won)}
+        won = sum(self._lost.won_in.get(task_id, 0) > shown["from"] for task_id, shown in self._shown.items())
+        shown, lost = Counter(one["source"] for one in self._shown.values()), self._lost.ids
+        words = in_words(
+            self._shares[0], self._shares[-1], shown if self.settings else None, won, len({*lost} - self._shown.keys())
+        )
+        return {"lost": len(lost), "shown": dict(shown), "won_afterwards": won, "says": words}
 
     def _solve(self, lost: list[str]) -> Entry:
         earlier = sorted({self._lost.won_in[task_id] for task_id in lost if task_id in self._lost.won_in})
@@ -145,7 +150,5 @@ class Rescue:
         """Say at the start that most groups teach nothing, and what helps."""
         if iteration == 1 and self._lost.share is not None and self._lost.share > LostTasksConfig.MOST:
             self._run.reporter.say(
-                f"{self._lost.share:.0%} of the first groups are lost whole, and no sample of theirs teaches anything: imitate "
-                "solutions of such tasks (learner.lost_tasks={at_start: 8}, with a teacher for what the logs do not solve), "
-                "warm-start on more episodes, or begin with easier tasks"
+                f"{self._lost.share:.0%} of the first groups are lost whole, and no sample of theirs teaches anything: {REMEDY}"
             )

@@ -9,6 +9,7 @@ from typing import Any
 from tasks.engine.stage import Context, stage_task
 from tracewheel.config import UpdateSections
 from tracewheel.core.store import Entry
+from tracewheel.learner.auto import says
 from tracewheel.learner.backends.launch import release_processes
 from tracewheel.learner.kept_learner import release_learner
 from tracewheel.learner.mismatch import mismatch_warning
@@ -56,4 +57,6 @@ def update_policy(
     metrics = update(context.config, files, iteration=iteration)
     if warning := mismatch_warning(context.config.learner.mismatch, metrics):
         context.reporter.say(f"update {iteration}, {warning}")
+    if context.config.learner.kind == "auto" and iteration == 1:
+        context.reporter.say(f"learner.kind auto: {says(metrics)}")
     return metrics

@@ -24,7 +24,6 @@ SETTINGS = {
 }
 LEARNER = {
     "credit": {"kind": "turn", "discount": 0.9},
-    "zero_variance": {"kind": "clamp"},
 }
 
 

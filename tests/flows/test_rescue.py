@@ -11,7 +11,6 @@ from tasks.engine.reading import begin_run
 from tasks.engine.run import Silent
 from tasks.stages.curate import curate_tasks
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.rescue import LOST_FILE
 from tasks.stages.warm_start import warm_start_policy
 from tracewheel.config import SamplerSections
 from tracewheel.core.files import read_json, read_table
@@ -19,6 +18,7 @@ from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.learner.solutions import SOLUTIONS_FILE
 from tracewheel.sampling.curriculum import make_sampler
+from tracewheel.sampling.lost_tasks import LOST_FILE
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ class Listening(Silent):
 def test_a_loop_without_rescue_says_that_its_groups_are_lost(learn):
     reporter = Listening()
     _, _, found = learn("training.iterations=1", reporter=reporter)
-    assert found.updates[1]["lost_groups"] > 0.5 and not found.rescue
+    assert found.updates[1]["lost_groups"] > 0.5 and "No sample of theirs" in found.rescue["rl"]["says"]
     (said,) = [text for text in reporter.said if "lost whole" in text]
     assert "learner.lost_tasks" in said and "teacher" in said
 

@@ -209,6 +209,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+CHOSEN = ("advantage", "surrogate", "zero_variance")  # what `auto` chooses
+
 DEFAULTS: dict[str, Any] = {"kind": "grpo", "advantage": {"kind": "group"}, "surrogate": {"kind": "clip"}}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tracewheel.config.algorithms import (
+    CHOSEN,
     AdvantageConfig,
     ComparingAdvantageConfig,
     GaeAdvantageConfig,
@@ -171,12 +172,11 @@ class PositiveExamplesConfig(Strict):
 class ZeroVarianceConfig(Strict):
     """What to do with groups whose rewards are all equal.
 
-    `skip` drops them. `clamp` compares them with the batch's mean, clamped to plus or minus 0.5. `dynamic` drops them
-    and rolls out more tasks until `min_groups` groups carry a signal, at most three times (DAPO). `keep` gives
-    them advantage 0, which leaves only the KL term.
+    `skip` drops them. `dynamic` drops them and rolls out more tasks until `min_groups` groups carry a signal, at most three
+    times (DAPO). `keep` gives them advantage 0, which leaves only the KL term.
     """
 
-    kind: Literal["skip", "clamp", "dynamic", "keep"] = "skip"
+    kind: Literal["skip", "dynamic", "keep"] = "skip"
     min_groups: Count = 16
 
 
@@ -284,7 +284,8 @@ class UpdateConfig(PassesConfig):
 
 
 class PolicyGradientConfig(UpdateConfig):
-    """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden.
+    """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden. `auto` is
+    `rejection_sampling` where over half of the first update's groups are lost, else `grpo`.
 
     `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 
@@ -298,21 +299,9 @@ class PolicyGradientConfig(UpdateConfig):
     """
 
     kind: Literal[
-        "grpo",
-        "dr_grpo",
-        "dapo",
-        "rloo",
-        "remax",
-        "reinforce",
-        "reinforce_plus_plus",
-        "cispo",
-        "gspo",
-        "sapo",
-        "ppo",
-        "vapo",
-        "rejection_sampling",
-        "distillation",
-    ] = "grpo"
+        "grpo", "dr_grpo", "dapo", "rloo", "remax", "reinforce", "reinforce_plus_plus", "cispo", "gspo", "sapo", "ppo", "vapo",
+        "rejection_sampling", "distillation", "auto",
+    ] = "grpo"  # fmt: skip
     advantage: AdvantageConfig = GroupAdvantageConfig()
     credit: CreditConfig = CreditConfig()
     surrogate: SurrogateConfig = ClipConfig()
@@ -335,6 +324,8 @@ class PolicyGradientConfig(UpdateConfig):
 
     @model_validator(mode="after")
     def _check_choices(self) -> PolicyGradientConfig:
+        if self.kind == "auto" and any(getattr(self, one) != getattr(PolicyGradientConfig(), one) for one in CHOSEN):
+            raise ValueError(f"kind 'auto' chooses {', '.join(CHOSEN)}: name a kind to set them")
         if self.credit.kind == "turn" and not isinstance(self.advantage, ComparingAdvantageConfig):
             raise ValueError(f"credit by turn needs an advantage over groups, not '{self.advantage.kind}'")
         if self.truncated == "bootstrap" and self.advantage.kind != "gae":
@@ -354,8 +345,6 @@ class PolicyGradientConfig(UpdateConfig):
             raise ValueError("distillation needs a teacher: set advantage.adapter or advantage.base")
         if self.kl.estimator == "k1" and self.kl.place == "loss" and not self.kl.corrected and self.kl.weight:
             raise ValueError("K1 in the loss has a gradient only with kl.corrected: set it, or another kl.estimator")
-        if self.zero_variance.kind == "clamp" and self.advantage.kind in ("success", "teacher", "gae", "greedy_baseline"):
-            raise ValueError(f"advantage '{self.advantage.kind}' compares no groups: zero_variance.kind cannot be 'clamp'")
         if self.learning_rate == "auto" and self.backend.kind != "local":
             raise ValueError("learning_rate 'auto' tries its rates in one process: set a number, or backend.kind to 'local'")
         critic = self.advantage.critic if isinstance(self.advantage, GaeAdvantageConfig) else None
@@ -370,8 +359,7 @@ class PolicyGradientConfig(UpdateConfig):
 class DpoConfig(UpdateConfig):
     """Direct preference optimisation (Rafailov et al. 2023), through TRL, on pairs of samples of one task.
 
-    `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for
-    full training.
+    `learning_rate` is by default 1e-5 for LoRA, 1e-6 (TRL's) for full training.
     """
 
     RATES: ClassVar[dict[str, float]] = {"lora": 1e-5, "full": 1e-6}

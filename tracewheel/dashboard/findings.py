@@ -264,7 +264,8 @@ def lineage_of(run: FinishedRun) -> dict[str, dict[str, Any]]:
         "Datasets": {name: f"{one.get('entry')} {one.get('digest')}" for name, one in datasets if isinstance(one, dict)},
         "Packages": lineage.get("packages") or {},
         "Learning rate": {loop: _trials(trials) for loop, trials in (summary.get("rate_trials") or {}).items()},
-        "Lost tasks": {loop: _lost_tasks(counts) for loop, counts in (summary.get("lost_tasks") or {}).items()},
+        "Algorithm": {"learner.kind auto": summary.get("algorithm")},
+        "Lost tasks": {loop: counts.get("says") for loop, counts in (summary.get("lost_tasks") or {}).items()},
         "Damaged in the store, and made again": {one["entry"]: one["flaw"] for one in damaged},
         "Rollouts": {loop: _rollouts(counts) for loop, counts in (summary.get("rollouts") or {}).items()},
     }
@@ -282,11 +283,6 @@ def _trials(found: dict[str, Any]) -> str:
     """The learning rate that trials found, in a line."""
     tried = ", ".join(f"{trial['rate']:.3g}: {trial['kl']:.3g}" for trial in found["trials"])
     return f"{found['learning_rate']:.3g} (KL after one update, nats a token, by rate: {tried})"
-
-
-def _lost_tasks(counts: dict[str, Any]) -> str:
-    """What became of a loop's lost tasks, in a line."""
-    return f"{counts['lost']} at the end; of {counts['shown']} shown a solution, {counts['won_afterwards']} solved afterwards"
 
 
 EXAMPLES, MOST_EXAMPLES = 60, 6  # of a grader, on the page of the audit and on that of a run

@@ -17,6 +17,7 @@ from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.dashboard.episodes import Episodes
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import Source
+from tracewheel.learner.auto import as_kind, kind_of
 from tracewheel.scoring.adjustments import PROCESS
 
 MOST = 256  # episodes of a group on its page
@@ -127,6 +128,11 @@ def advantages_of(run: FinishedRun, sources: Sequence[Source]) -> Advantages:
         learner = run.config.learner
     except (ConfigError, DataError) as flaw:
         return Advantages(why=f"this version does not know the run's settings: {flaw}")
+    if learner.kind == "auto":
+        made = [entry.metadata["result"] for entry in run.of_stage("update") if entry.is_stored]
+        if not made:
+            return Advantages(why="the first update has not chosen the algorithm yet")
+        learner = as_kind(learner, kind_of(made[0]))
     if LEARNER not in sys.modules:  # torch takes seconds, which no page waits for
         warm_up()
         return Advantages(why="the learner is being loaded, which takes a few seconds once", is_pending=True)

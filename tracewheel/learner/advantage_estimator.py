@@ -14,7 +14,8 @@ from torch import Tensor
 from tracewheel.config import GaeAdvantageConfig, KlConfig, PolicyGradientConfig, TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, write_json
-from tracewheel.learner.advantages import advantage_function, whiten, zero_variance, zero_variance_share
+from tracewheel.learner.advantages.group import whiten, zero_variance, zero_variance_share
+from tracewheel.learner.advantages.trajectories import advantage_function
 from tracewheel.learner.backends.backend import Backend
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.policy_versions import staleness

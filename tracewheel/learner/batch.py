@@ -14,7 +14,7 @@ from torch import Tensor
 from tracewheel.core.errors import DataError
 from tracewheel.core.forks import Forks, check_forks, forks_of, preceding, rows
 from tracewheel.learner.kernels.packing import Layout, common_length
-from tracewheel.learner.losses import StepTotals
+from tracewheel.learner.losses.aggregation import StepTotals
 from tracewheel.learner.turn_masks import MASKS, RowMasks
 
 if TYPE_CHECKING:

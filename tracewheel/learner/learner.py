@@ -29,18 +29,9 @@ from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.language_model import checkpoint_activations
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learning_rate import learning_rate
-from tracewheel.learner.losses import (
-    Diagnostics,
-    PolicyTokens,
-    StepTotals,
-    aggregate,
-    correction_shares,
-    correction_weights,
-    kl_term,
-    policy_loss,
-    positive_example_loss,
-)
-from tracewheel.learner.losses.ratios import adapted_weight, k3
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate, positive_example_loss
+from tracewheel.learner.losses.policy import Diagnostics, PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import adapted_weight, correction_shares, correction_weights, k3, kl_term
 from tracewheel.learner.mismatch import MismatchStatistics, act_on, corrected, mismatch_of, resolved, with_dual_clip
 from tracewheel.learner.models import load_models
 from tracewheel.learner.per_token import add_cross_entropy, pad_per_token

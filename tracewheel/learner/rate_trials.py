@@ -36,15 +36,16 @@ def try_rates(config: RateTrialSections, files: UpdateFiles) -> dict[str, Any]:
     """
     import torch
 
+    from tracewheel.learner.auto import chosen
     from tracewheel.learner.learner import Learner
     from tracewheel.learner.scored_trajectories import read_scored_trajectories
 
     torch.set_num_threads(config.threads)
     trajectories = read_scored_trajectories(files.trajectories, files.scores)
-    learnt = to_learn_from(trajectories)
+    learnt, (learner_settings, _) = to_learn_from(trajectories), chosen(config.learner, files.state, trajectories, iteration=1)
     trials = []
     for rate in config.rate_trials.rates:
-        settings = config.learner.model_copy(update={"learning_rate": rate})
+        settings = learner_settings.model_copy(update={"learning_rate": rate})
         sections = UpdateSections.of(config).model_copy(update={"learner": settings})
         learner = Learner(sections, files.state, files.reference)
         figures = learner.learn(trajectories[learnt].reset_index(drop=True), iteration=1)

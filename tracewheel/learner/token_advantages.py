@@ -22,22 +22,13 @@ from tracewheel.config import (
 )
 from tracewheel.core.errors import DataError
 from tracewheel.core.forks import forks_of
-from tracewheel.learner.advantages import (
-    advantage_function,
-    clamped,
-    trajectory_advantages,
-    turn_advantages,
-    zero_variance,
-)
-from tracewheel.learner.advantages.group import at_the_baseline
+from tracewheel.learner.advantages.group import at_the_baseline, zero_variance
+from tracewheel.learner.advantages.trajectories import advantage_function, trajectory_advantages, turn_advantages
 from tracewheel.learner.batch import Batch, turn_numbers
-from tracewheel.learner.losses import kl_term
-from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3
+from tracewheel.learner.losses.ratios import LOG_RATIO_BOUND, k3, kl_term
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.scored_trajectories import truncated
 from tracewheel.learner.trajectory_table import TrajectoryTable
-
-CLAMP = 0.5  # of advantages of groups without variance
 
 
 def advantages_by_group(
@@ -88,9 +79,6 @@ def advantages_by_group(
     match config.zero_variance.kind:
         case "skip" | "dynamic":
             kept = ~no_signal
-        case "clamp":
-            limited = clamped(plain, groups, CLAMP).tolist()
-            advantages = [[limited[n]] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
         case "keep":
             advantages = [[0.0] * len(row) if no_signal[n] else row for n, row in enumerate(advantages)]
     return np.flatnonzero(kept), advantages

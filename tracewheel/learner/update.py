@@ -32,6 +32,7 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
         return update_by_processes(config, files, iteration=iteration)
     import torch
 
+    from tracewheel.learner.auto import CHOICE_FILE, chosen
     from tracewheel.learner.fidelity import token_figures, with_fidelity
     from tracewheel.learner.policy_versions import staleness_figures
     from tracewheel.learner.scored_trajectories import describe, read_scored_trajectories, without_failed
@@ -45,10 +46,15 @@ def update(config: UpdateSections, files: UpdateFiles, *, iteration: int) -> dic
         metrics |= token_figures(trajectories)
     trajectories = without_failed(trajectories)
     metrics |= staleness_figures(trajectories, version, iteration)
+    learner, shares = chosen(config.learner, files.state, trajectories, iteration)
+    config = config.model_copy(update={"learner": learner})
     learn = import_class(PREFERENCES if isinstance(config.learner, DpoConfig) else POLICY_GRADIENT, "learner")
     metrics |= learn(config, trajectories, files, iteration)
     if config.certifies:
         metrics = with_fidelity(metrics)
+    metrics |= shares
     if processes.is_first():
+        if shares:
+            write_json(files.out / CHOICE_FILE, shares)
         write_json(files.out / "metrics.json", metrics)
     return metrics

@@ -24,7 +24,7 @@ from tracewheel.learner.batch import Batch, turn_starts
 from tracewheel.learner.forward_passes import ForwardPasses
 from tracewheel.learner.kernels.packing import Layout
 from tracewheel.learner.kernels.token_logprobs import hidden_states
-from tracewheel.learner.losses import StepTotals, explained_variance, value_loss
+from tracewheel.learner.losses.aggregation import StepTotals, explained_variance, value_loss
 from tracewheel.learner.models import LoraModels, Models
 from tracewheel.learner.per_token import pad_per_token
 from tracewheel.learner.trajectory_table import TrajectoryTable

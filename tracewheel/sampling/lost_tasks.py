@@ -12,6 +12,30 @@ from tracewheel.scoring.rubric import success_of
 from tracewheel.scoring.score import read_scores
 
 LEAST_GROUPS = 4  # of a family and tier, before they tell of tasks that were not played yet
+LOST_FILE = "lost_tasks.json"  # of a run's record: by task its source, from which iteration, and when it was solved last
+REMEDY = (
+    "imitate solutions of such tasks (learner.lost_tasks={at_start: 8}, with a teacher for what the logs do not solve), "
+    "warm-start on more episodes, or begin with easier tasks"
+)
+
+
+def in_words(first: float, last: float, shown: Mapping[str, int] | None, won: int, unsolved: int) -> str:
+    """What a loop lost and rescued, and what to do.
+
+    Args:
+        first: The share of the first iteration's groups that were lost; `last` of the last one's.
+        shown: Source to how many lost tasks were shown a solution from it; None where nothing was to be rescued.
+        won: How many of these were solved afterwards.
+        unsolved: Lost tasks without a solution.
+    """
+    said = f"{first:.0%} of the first groups were lost whole, {last:.0%} of the last."
+    if shown is None:
+        return f"{said} No sample of theirs teaches anything: {REMEDY}."
+    by = ", ".join(f"{count} from {source}" for source, count in sorted(shown.items()))
+    said += f" {sum(shown.values())} lost tasks were shown a solution{f' ({by})' if by else ''}; {won} were solved later."
+    if unsolved:
+        said += f" {unsolved} have none: name a teacher or raise teacher.samples, log more users, or add easier tasks."
+    return said
 
 
 class LostTasks:

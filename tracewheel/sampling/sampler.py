@@ -26,7 +26,6 @@ import numpy as np
 
 from tracewheel.config import SamplerConfig
 from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json, write_json
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.difficulty import PassCounts, beta_below
 from tracewheel.scoring.rubric import success_of
@@ -173,23 +172,6 @@ class TaskSampler:
             raise DataError(f"not a sampler state of version {STATE_VERSION}")
         sampler._evidence = PassCounts.from_json(state.get("evidence"), "sampler state: 'evidence'")
         return sampler
-
-    def save(self, path: Path) -> None:
-        """Write the state as JSON; equal states give equal bytes."""
-        write_json(path, self.to_state())
-
-    @classmethod
-    def load(cls, config: SamplerConfig, task_ids: Iterable[str], seed: int, path: Path, kin: Kin | None = None) -> Self:
-        """Read a state that `save` wrote.
-
-        Raises:
-            DataError: the file is missing, is not JSON, or is not a sampler's state; names the file.
-        """
-        state = read_json(path)
-        try:
-            return cls.from_state(config, task_ids, seed, state, kin)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
 
     def _posteriors(self, task_ids: Iterable[str]) -> dict[str, tuple[float, float]]:
         own = {task_id: self._evidence.posterior(task_id) for task_id in task_ids}

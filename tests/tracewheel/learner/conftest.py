@@ -36,6 +36,18 @@ def rewards(trajectories):
 
 
 @pytest.fixture(scope="session")
+def success_file():
+    """Write a score for each trajectory, whose reward is its success."""
+
+    def write(path, trajectories, rewards):
+        played = zip(read_records(trajectories, Trajectory), rewards, strict=True)
+        write_scores(path, [Score(t.id, t.task_id, t.group, "scored", reward, {"success": reward}) for t, reward in played])
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
 def same_weights():
     """Compare two adapters, each a safetensors file or the folder of an update."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tracewheel.core.errors import DataError
 from tracewheel.learner.batch import micro_batches, step_totals
 from tracewheel.learner.kernels.packing import pack
-from tracewheel.learner.losses import StepTotals
+from tracewheel.learner.losses.aggregation import StepTotals
 
 
 def frame(*lengths: int) -> pd.DataFrame:

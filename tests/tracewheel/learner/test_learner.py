@@ -143,15 +143,6 @@ def test_keep_takes_a_step_on_the_kl_alone(run, rewards, adapter, same_weights):
     assert metrics["policy_loss"] == 0.0 and metrics["kl"] > 0.0
 
 
-def test_clamped_groups_are_compared_with_the_batch(run, rewards):
-    """Two of three groups have no variance; clamped, they take part."""
-    agreeing = [0.0] * 4 + [1.0] * 4 + rewards[8:]
-    _, skipped = run(rewards=agreeing)
-    _, clamped = run({"zero_variance": {"kind": "clamp"}}, rewards=agreeing)
-    assert skipped["kept_rows"] == 4.0 and clamped["kept_rows"] == 12.0
-    assert skipped["zero_variance_share"] == clamped["zero_variance_share"] == pytest.approx(2 / 3)
-
-
 def test_a_batch_baseline_uses_groups_without_variance(run, rewards):
     """REINFORCE++ compares with the whole batch: two groups without variance differ from each other."""
     agreeing = [0.0] * 4 + [1.0] * 8

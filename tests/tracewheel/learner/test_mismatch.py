@@ -15,7 +15,7 @@ from tracewheel.core.errors import SamplerMismatchError
 from tracewheel.core.files import read_records, read_table, write_records
 from tracewheel.core.types import Trajectory, Turn
 from tracewheel.learner.dpo.learner import learn_dpo
-from tracewheel.learner.losses import correction_shares, correction_weights
+from tracewheel.learner.losses.ratios import correction_shares, correction_weights
 from tracewheel.learner.mismatch import (
     ACTION,
     CORRECTED,

@@ -10,7 +10,7 @@ from tasks.engine.kinds import code_of
 from tracewheel.config import PolicyGradientConfig, RetrainConfig, load_config, load_stored_config
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.own_code import OwnCodeError
-from tracewheel.learner.advantages import trajectory_advantages
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
 from tracewheel.operations.preflight import preflight
 
 REWARDS, GROUPS = torch.tensor([1.0, 0.0, float("nan"), 4.0], dtype=torch.double), ["a", "a", "a", "b"]

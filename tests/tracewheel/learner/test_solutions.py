@@ -9,7 +9,7 @@ import torch
 from tracewheel.config import RetrainConfig, SolutionSections
 from tracewheel.core.errors import LeakError
 from tracewheel.core.files import read_records, read_table
-from tracewheel.core.types import Score, Trajectory
+from tracewheel.core.types import Trajectory
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS, play
 from tracewheel.learner.batch import TokenisedText
@@ -18,24 +18,11 @@ from tracewheel.learner.solutions import SOLUTIONS_FILE, find_solutions
 from tracewheel.learner.update import update
 from tracewheel.learner.update_files import UpdateFiles
 from tracewheel.policy.loading import policy_renderer
-from tracewheel.scoring.score import write_scores
 
 
 def episode(task, success=1.0, split="train"):
     said = {"messages": json.dumps(play(task, solution(task))), "tools": json.dumps(TOOLS)}
     return {"trace_id": f"trace-{task.id}", "task_id": task.id, "split": split, "success": success, "failure": "", **said}
-
-
-@pytest.fixture(scope="session")
-def success_file():
-    """Write a score for each trajectory, whose reward is its success."""
-
-    def write(path, trajectories, rewards):
-        played = zip(read_records(trajectories, Trajectory), rewards, strict=True)
-        write_scores(path, [Score(t.id, t.task_id, t.group, "scored", reward, {"success": reward}) for t, reward in played])
-        return path
-
-    return write
 
 
 @pytest.fixture

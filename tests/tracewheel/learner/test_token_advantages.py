@@ -25,12 +25,12 @@ def test_success_imitates_trajectories_from_a_threshold(threshold, kept):
     assert advantages == [[1.0] * 4] * 3
 
 
-def test_a_group_without_variance_is_skipped_kept_or_clamped():
-    for kind, kept, advantage in (("skip", [], 0.0), ("keep", [0, 1], 0.0), ("clamp", [0, 1], 0.0)):
+def test_a_group_without_variance_is_skipped_or_kept():
+    for kind, kept in (("skip", []), ("keep", [0, 1])):
         config = PolicyGradientConfig(zero_variance={"kind": kind})
         positions, advantages = advantages_by_group(config, table_of(1.0, 1.0), NO_KL)
         assert positions.tolist() == kept
-        assert advantages == [[advantage] * 4] * 2
+        assert advantages == [[0.0] * 4] * 2
 
 
 def test_the_teachers_advantage_is_the_difference_of_logprobs_on_actions():

@@ -4,7 +4,7 @@ import pytest
 
 from tracewheel.config import RetrainConfig
 from tracewheel.core.types import Score
-from tracewheel.learner.advantages import zero_variance
+from tracewheel.learner.advantages.group import zero_variance
 from tracewheel.sampling.dynamic_sampling import count_groups, refill_size, sampling_figures
 from tracewheel.scoring.score import SCORES_FILE, write_scores
 

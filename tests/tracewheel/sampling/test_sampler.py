@@ -123,17 +123,14 @@ def learn(choices, iterations):
 
 
 @pytest.mark.parametrize("stop", range(7))
-def test_a_resumed_sampler_equals_an_uninterrupted_one(stop, tmp_path):
+def test_a_resumed_sampler_equals_an_uninterrupted_one(stop):
     whole = sampler()
     expected = learn(whole, range(6))
     first = sampler()
     begun = learn(first, range(stop))
-    first.save(tmp_path / "state.json")
-    second = TaskSampler.load(SamplerConfig(), TASKS, 0, tmp_path / "state.json")
+    second = TaskSampler.from_state(SamplerConfig(), TASKS, 0, json.loads(json.dumps(first.to_state())))
     assert begun + learn(second, range(stop, 6)) == expected
-    second.save(tmp_path / "resumed.json")
-    whole.save(tmp_path / "whole.json")
-    assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert second.to_state() == whole.to_state()
 
 
 @settings(max_examples=50, deadline=None)
@@ -151,7 +148,6 @@ def test_state_survives_json(evidence, iteration):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("{", "not JSON"),
         ("[]", "not a sampler state"),
         ('{"version": 99, "evidence": {}}', "not a sampler state"),
         ('{"version": 1}', "mapping of task ids"),
@@ -162,16 +158,11 @@ def test_state_survives_json(evidence, iteration):
         ('{"version": 1, "evidence": {"a": [true, 2]}}', "evidence of a"),
     ],
 )
-def test_a_bad_state_file_is_a_data_error_that_names_it(text, said, tmp_path):
-    path = tmp_path / "state.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match=said) as caught:
-        TaskSampler.load(SamplerConfig(), TASKS, 0, path)
-    assert str(path) in str(caught.value)
+def test_a_bad_state_is_a_data_error(text, said):
+    with pytest.raises(DataError, match=said):
+        TaskSampler.from_state(SamplerConfig(), TASKS, 0, json.loads(text))
 
 
-def test_a_missing_state_file_and_impossible_counts_are_errors(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        TaskSampler.load(SamplerConfig(), TASKS, 0, tmp_path / "absent.json")
+def test_impossible_counts_are_an_error():
     with pytest.raises(ValueError, match="not counts"):
         sampler().observe("task-0", -1, 0)

@@ -95,10 +95,11 @@ def _moving(run: FinishedRun, row: RunRow, evaluations: list[Evaluation]) -> dic
 
 
 def _warnings(run: FinishedRun) -> list[str]:
-    """What puts the run's figures in doubt, or was left out of its logs."""
+    """What puts the run's figures in doubt, which tasks were lost, and what was left out of its logs."""
     leaks, found = run.summary.get("leaks"), []
     if leaks:
         found.append(f"The splits leak, and curation.allow_leak allowed it: every figure of this run is in doubt. {leaks}")
+    found += [said for counts in (run.summary.get("lost_tasks") or {}).values() if (said := counts.get("says"))]
     if run.summary.get("intake"):
         with contextlib.suppress(KeyError, TypeError, AttributeError, DataError):  # of another version
             found += sentences(run.summary["intake"])

@@ -10,9 +10,11 @@ from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.find import rate_of, task_history, train_counts
 from tracewheel.dashboard.library import NotThere
+from tracewheel.dashboard.measured import read_small
 from tracewheel.dashboard.sources import sources_of
 from tracewheel.dashboard.task_matrix import SPLITS, Cell, columns_of, one_task, task_rows, tasks_of, with_trajectories
 from tracewheel.dashboard.view import SHOWN, Ask, Crumb, Tab, page
+from tracewheel.sampling.lost_tasks import LOST_FILE
 
 Sorts = Mapping[str, Callable[[Any], Any]]
 SORTS: Sorts = {
@@ -35,9 +37,14 @@ class TrainRow:
 
     change = ""
 
-    def __init__(self, task_id: str, about: Mapping[str, Any], counts: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task_id: str, about: Mapping[str, Any], counts: Mapping[str, Any], rescued: Mapping[str, Any] | None
+    ) -> None:
         self.task_id, self.family, self.tier = task_id, str(about.get("family")), about.get("tier")
         self.prompt = str(about.get("prompt") or "")
+        self.rescue = "" if rescued is None else "no solution"
+        if rescued and rescued.get("source"):
+            self.rescue = f"from {rescued['source']}, iteration {rescued['from']}"
         blank = {"episodes": 0, "attempts": 0, "successes": 0, "first": None, "last": None, **rate_of(0, 0)}
         found = blank | dict(counts)
         self.episodes, self.attempts, self.successes = found["episodes"], found["attempts"], found["successes"]
@@ -51,9 +58,11 @@ def tasks(ask: Ask) -> dict[str, Any]:
     if split == TRAIN:
         shelf = ask.shelf(ask.path["run_id"])
         counts, known = train_counts(shelf), tasks_of(ask.run, TRAIN)
-        every = [TrainRow(name, known.get(name) or counts[name], counts.get(name, {})) for name in {**counts, **known}]
+        lost = read_small(ask.run.record.path / LOST_FILE)
+        names = {**counts, **known}
+        every = [TrainRow(name, known.get(name) or counts[name], counts.get(name, {}), lost.get(name)) for name in names]
         shown = _listed(ask, every, TRAIN_SORTS, "rate")
-        return {"split": split, "progress": shelf, "columns": [], "baseline": "", **shown}
+        return {"split": split, "progress": shelf, "columns": [], "baseline": "", "lost": lost, **shown}
     columns = columns_of(split, sources_of(ask.run))
     rows = task_rows(ask.run, split, columns, ask.run.baseline)
     found = _listed(ask, rows, SORTS, "lost")

@@ -74,18 +74,6 @@ def zero_variance_share(rewards: Tensor, groups: Groups) -> float:
     return int(statistics.zero_variance.sum()) / scored if scored else 0.0
 
 
-def clamped(rewards: Tensor, groups: Groups, limit: float) -> Tensor:
-    """Advantages [N] for groups without variance: reward less the batch's mean, clamped to +-`limit`.
-
-    Compared with the batch, such a group still shows whether its task went well or badly. Trajectories of other
-    groups and unscored ones get 0.
-    """
-    statistics = group_statistics(rewards, groups)
-    mean = statistics.rewards.sum() / statistics.scored.sum().clamp(min=1)
-    no_signal = statistics.zero_variance[statistics.index] & statistics.scored
-    return (statistics.rewards - mean).clamp(-limit, limit).masked_fill(~no_signal, 0.0).to(rewards.dtype)
-
-
 def at_the_baseline(rewards: Tensor, baselines: Tensor, groups: Groups) -> Tensor:
     """[N] bool: True for trajectories of a group that is all at its baseline, or has none: it carries no signal."""
     gaps = (rewards.double() - baselines.double()).abs()

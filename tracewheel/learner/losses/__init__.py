@@ -9,30 +9,3 @@ cut: call `backward` on each, then step.
 Values at masked tokens (prompt, observations, padding) may be anything, NaN and infinity included: they do not
 change the loss, and their gradients are exactly 0.
 """
-
-from tracewheel.learner.losses.aggregation import (
-    Aggregation,
-    StepTotals,
-    aggregate,
-    explained_variance,
-    positive_example_loss,
-    value_loss,
-)
-from tracewheel.learner.losses.policy import Diagnostics, PolicyLoss, PolicyTokens, policy_loss
-from tracewheel.learner.losses.ratios import correction_shares, correction_weights, kl_term
-
-__all__ = [
-    "Aggregation",
-    "Diagnostics",
-    "PolicyLoss",
-    "PolicyTokens",
-    "StepTotals",
-    "aggregate",
-    "correction_shares",
-    "correction_weights",
-    "explained_variance",
-    "kl_term",
-    "policy_loss",
-    "positive_example_loss",
-    "value_loss",
-]

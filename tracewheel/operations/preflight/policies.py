@@ -33,7 +33,7 @@ def check_advantage(looked: Looked) -> Iterator[Line]:
         return
     import torch
 
-    from tracewheel.learner.advantages import trajectory_advantages
+    from tracewheel.learner.advantages.trajectories import trajectory_advantages
 
     rewards = torch.tensor([1.0, 0.0, float("nan"), 0.5, 0.5], dtype=torch.double)
     try:

@@ -8,8 +8,8 @@ import torch
 
 from tracewheel.config import PolicyGradientConfig
 from tracewheel.core.errors import DataError
-from tracewheel.learner.advantages import trajectory_advantages
 from tracewheel.learner.advantages.domain import domain_advantages
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
 from tracewheel.learner.token_advantages import advantages_by_group
 from tracewheel.learner.trajectory_table import TrajectoryTable
 

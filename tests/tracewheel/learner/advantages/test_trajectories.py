@@ -13,7 +13,8 @@ from tracewheel.config import (
     GroupAdvantageConfig,
     LeaveOneOutAdvantageConfig,
 )
-from tracewheel.learner.advantages import clamped, trajectory_advantages, zero_variance, zero_variance_share
+from tracewheel.learner.advantages.group import zero_variance, zero_variance_share
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
 
 NAN, INF = math.nan, math.inf
 SCALED, CENTRED = GroupAdvantageConfig(scale=True), GroupAdvantageConfig(scale=False)
@@ -83,17 +84,6 @@ def test_zero_variance_share_ignores_unscored_groups():
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0, NAN, NAN, 0.0, NAN])
     assert zero_variance_share(rewards, list("aabbccdd")) == pytest.approx(2 / 3)
     assert zero_variance_share(torch.tensor([NAN]), ["a"]) == 0.0
-
-
-def test_clamped_compares_groups_without_variance_with_the_batch():
-    """Batch mean (1 + 1 + 1 + 0 + 0 + 0 + 0) / 7 = 3/7: group a is 4/7 above it, c 3/7 below, and b has variance of its own."""
-    rewards = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, NAN])
-    groups = list("aabbcccc")
-    wide = clamped(rewards, groups, limit=1.0)
-    torch.testing.assert_close(wide, torch.tensor([4 / 7, 4 / 7, 0, 0, -3 / 7, -3 / 7, -3 / 7, 0]))
-    narrow = clamped(rewards, groups, limit=0.5)
-    torch.testing.assert_close(narrow, torch.tensor([0.5, 0.5, 0, 0, -3 / 7, -3 / 7, -3 / 7, 0]))
-    assert clamped(torch.tensor([NAN]), ["a"], 0.5).tolist() == [0.0]
 
 
 def test_groups_may_be_a_tensor():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, LeaveOneOutAdvantageConfig
-from tracewheel.learner.advantages import trajectory_advantages, turn_advantages
+from tracewheel.learner.advantages.trajectories import trajectory_advantages, turn_advantages
 
 CENTRED = GroupAdvantageConfig(scale=False)
 

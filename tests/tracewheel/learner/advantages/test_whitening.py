@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from tracewheel.learner.advantages import whiten
+from tracewheel.learner.advantages.group import whiten
 
 
 def test_whiten_by_hand():

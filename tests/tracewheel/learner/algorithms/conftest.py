@@ -13,7 +13,6 @@ VARIANTS = {
     "decoupled, masked by sequence": {"off_policy": {"proximal": "recompute", "correction": "mask", "level": "sequence"}},
     "adaptive KL": {"kl": {"target": 0.01}},
     "entropy": {"entropy": {"bonus": 0.01}},
-    "clamped": {"zero_variance": {"kind": "clamp"}},
     "credit by turn": {"credit": {"kind": "turn", "discount": 0.9}},
     "packed": {"layout": "packed"},
     "shared prefixes": {"layout": "shared_prefix"},

@@ -17,8 +17,9 @@ from tracewheel.config import (
     OffPolicyConfig,
     SapoConfig,
 )
-from tracewheel.learner.losses import PolicyTokens, StepTotals, aggregate, correction_weights, kl_term, policy_loss
-from tracewheel.learner.losses.ratios import k1, k2, k3
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate
+from tracewheel.learner.losses.policy import PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import correction_weights, k1, k2, k3, kl_term
 
 SURROGATES = [ClipConfig(), ClipConfig(dual=3.0), CispoConfig(), GspoConfig(), SapoConfig(), LikelihoodConfig()]
 AGGREGATIONS = ["token", "sequence", "constant"]

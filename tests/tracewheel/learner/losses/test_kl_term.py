@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tracewheel.config import KlConfig
-from tracewheel.learner.losses import kl_term
-from tracewheel.learner.losses.ratios import adapted_weight, k3
+from tracewheel.learner.losses.ratios import adapted_weight, k3, kl_term
 
 
 def term(logprobs, reference, behaviour=None, **settings):

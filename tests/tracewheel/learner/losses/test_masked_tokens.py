@@ -17,18 +17,11 @@ from tracewheel.config import (
     OffPolicyConfig,
     SapoConfig,
 )
-from tracewheel.learner.advantages import whiten
 from tracewheel.learner.advantages.gae import gae
-from tracewheel.learner.losses import (
-    PolicyTokens,
-    StepTotals,
-    aggregate,
-    correction_weights,
-    explained_variance,
-    kl_term,
-    policy_loss,
-    value_loss,
-)
+from tracewheel.learner.advantages.group import whiten
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate, explained_variance, value_loss
+from tracewheel.learner.losses.policy import PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import correction_weights, kl_term
 
 SURROGATES = [
     ClipConfig(),

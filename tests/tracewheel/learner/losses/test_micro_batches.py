@@ -9,7 +9,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, KlConfig, SapoConfig
 from tracewheel.learner.batch import micro_batches, step_totals
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import Diagnostics, PolicyTokens, aggregate, kl_term, policy_loss
+from tracewheel.learner.losses.aggregation import aggregate
+from tracewheel.learner.losses.policy import Diagnostics, PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import kl_term
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tracewheel.config import CispoConfig, ClipConfig, GspoConfig, LikelihoodConfig, SapoConfig
-from tracewheel.learner.losses import Diagnostics, PolicyTokens, StepTotals, aggregate, policy_loss
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate
+from tracewheel.learner.losses.policy import Diagnostics, PolicyTokens, policy_loss
 
 RATIOS = torch.tensor([[1.5, 0.5, 1.1], [1.5, 0.5, 9.0]], dtype=torch.double)
 ADVANTAGES = torch.tensor([[1.0, 1.0, 1.0], [-2.0, -2.0, -2.0]], dtype=torch.double)

@@ -7,7 +7,7 @@ import torch
 
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Score, Trajectory
-from tracewheel.learner.losses import positive_example_loss
+from tracewheel.learner.losses.aggregation import positive_example_loss
 from tracewheel.learner.scored_trajectories import read_scored_trajectories, succeeded
 from tracewheel.scoring.score import write_scores
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tracewheel.config import OffPolicyConfig
-from tracewheel.learner.losses import StepTotals, correction_weights, explained_variance, value_loss
+from tracewheel.learner.losses.aggregation import StepTotals, explained_variance, value_loss
+from tracewheel.learner.losses.ratios import correction_weights
 
 NAN = math.nan
 

@@ -39,7 +39,7 @@ def code(*texts):
 
 SUBMIT = (
     '<tool_call>\n{"name": "bash", "arguments": {"command":'
-    f' "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && echo \'{END}\'"}}}}\n</tool_call>'
+    f" \"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && echo '{END}'\"}}}}\n</tool_call>"
 )
 SCRIPTS = {
     "aider": ["a.txt\n```\none\ntwo\n```\n"],

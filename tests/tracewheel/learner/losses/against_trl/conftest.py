@@ -33,7 +33,9 @@ from tracewheel.config import (
 )
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
-from tracewheel.learner.losses import PolicyLoss, PolicyTokens, StepTotals, aggregate, kl_term, policy_loss
+from tracewheel.learner.losses.aggregation import StepTotals, aggregate
+from tracewheel.learner.losses.policy import PolicyLoss, PolicyTokens, policy_loss
+from tracewheel.learner.losses.ratios import kl_term
 
 TEMPERATURE = 0.9
 PROMPTS = ["w3 w4 w5", "w6 w7", "w8 w9 w10 w11"]

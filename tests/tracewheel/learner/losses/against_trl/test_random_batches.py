@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tracewheel.learner.losses import PolicyTokens, StepTotals
+from tracewheel.learner.losses.aggregation import StepTotals
+from tracewheel.learner.losses.policy import PolicyTokens
 
 
 def random_inputs(generator: torch.Generator, longest: int) -> dict[str, torch.Tensor]:

@@ -8,8 +8,9 @@ import torch
 import yaml
 
 from tracewheel.config import BatchAdvantageConfig, GroupAdvantageConfig, PolicyGradientConfig
-from tracewheel.learner.advantages import trajectory_advantages, zero_variance, zero_variance_share
-from tracewheel.learner.losses import Diagnostics
+from tracewheel.learner.advantages.group import zero_variance, zero_variance_share
+from tracewheel.learner.advantages.trajectories import trajectory_advantages
+from tracewheel.learner.losses.policy import Diagnostics
 
 
 def assert_equal_losses(trainer):
