@@ -96,7 +96,7 @@ def run_rounds(settings: FederationConfig) -> None:
         time.sleep(POLL_SECONDS)
     if "completed" not in status:
         raise InfrastructureError(
-            f"the federation ended as {status}: {home / 'superlink.log'} says why; the command goes on where it was"
+            f"the federation ended as {status}: {home / 'serverapp.log'} says why; the command goes on where it was"
         )
 
 

@@ -36,22 +36,13 @@ def play(grid: Grid, step: dict[str, Any], folder: Path) -> None:
     Raises:
         TimeoutError: too few clients are connected.
     """
-    asked = {
-        name: node
-        for name, node in chosen(connected(grid, step), step).items()
-        if not (folder / "answers" / name / "answer.json").is_file()
-    }
+    clients = chosen(connected(grid, step), step)
+    asked = {name: node for name, node in clients.items() if not (folder / "answers" / name / "answer.json").is_file()}
     content = pack((folder / "order.json").read_text(encoding="utf-8"), folder / "global.safetensors")
     kind = "train" if step["work"] == "train" else "evaluate"
-    waiting = dict(
-        zip(
-            grid.push_messages(
-                Message(content, dst_node_id=node, message_type=kind, group_id=folder.name) for node in asked.values()
-            ),
-            asked,
-            strict=True,
-        )
-    )
+    messages = [Message(content, dst_node_id=node, message_type=kind, group_id=folder.name) for node in asked.values()]
+    sent = grid.push_messages(messages) if messages else []
+    waiting = dict(zip(sent, asked, strict=True))
     end = time.monotonic() + step["wait"]
     while waiting and time.monotonic() < end:
         for reply in grid.pull_messages(list(waiting)):
