@@ -35,6 +35,7 @@ from tracewheel_federated.commands.simulate import run as simulate
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
 FAMILIES = ("content", "list", "pattern", "prefix")
+EPOCHS = 2  # in a round
 OWN = 0.8  # of a family's episodes that its house has, in the split by family
 
 
@@ -68,12 +69,13 @@ class Study:
         self.file = self.out / "federation.yaml"
         self.settings = [
             f"seed={options.seed}",
-            "warm_start.epochs=1",
+            f"warm_start.epochs={EPOCHS}",
             "warm_start.batch_size=8",
             "warm_start.warmup_steps=2",
             "curation.train_tasks=24",
             "curation.validation_tasks=4",
             "curation.held_out_tasks=40",
+            "threads=1",
             "curation.harder_tasks=0",
             *options.overrides,
         ]
@@ -150,11 +152,11 @@ class Study:
         return out
 
     def train(self, name: str, curated: Path, batch: int = 8) -> Path:
-        """A warm start of as many epochs as the federation has rounds."""
+        """A warm start of as many epochs as the federation has in all rounds."""
         out = self.out / name
         if not out.is_dir():
             out.mkdir()
-            more = [f"warm_start.epochs={self.options.rounds}", f"warm_start.batch_size={batch}"]
+            more = [f"warm_start.epochs={EPOCHS * self.options.rounds}", f"warm_start.batch_size={batch}"]
             config = load_config("configs/tiny.yaml", [*self.settings, *more])
             warm_start(WarmStartSections.of(config), curated, out, config.warm_start.demonstrations)
         return out

@@ -93,12 +93,11 @@ class Client:
             return Answer(**said, refused="other environment")
         curated = self._curated()
         start = read_adapter(folder / GLOBAL)
-        form = untrained(self.config, self.out / "untrained")
-        state = write_state(self.config, form, start, folder / "state", order.round)
         if order.work != "train":
-            counts = self._counts(state, curated, SPLITS[order.work], folder) if self.settings.counts else None
+            split = SPLITS[order.work]
+            counts = self._counts(self._state(start, folder, order), curated, split, folder) if self.settings.counts else None
             return Answer(**said, counts=counts)
-        trained, examples = self._train(order, start, state, curated, folder)
+        trained, examples = self._train(order, start, curated, folder)
         adapter, privacy = read_adapter(trained / WEIGHTS), self.settings.privacy
         if privacy:
             given = {"clip": privacy.clip, "noise": privacy.noise, "seed": secret_seed(), "frozen_a": order.frozen_a}
@@ -116,13 +115,18 @@ class Client:
             produce_whole(curated, lambda out: curate(CurateSections.of(self.config), read, out))
         return curated
 
-    def _train(self, order: Order, start: Adapter, state: Path, curated: Path, folder: Path) -> tuple[Path, int]:
+    def _state(self, start: Adapter, folder: Path, order: Order) -> Path:
+        """The global adapter as a state that stages start from."""
+        form = untrained(self.config, self.out / "untrained")
+        return write_state(self.config, form, start, folder / "state", order.round)
+
+    def _train(self, order: Order, start: Adapter, curated: Path, folder: Path) -> tuple[Path, int]:
         """The trained state, and how many examples are in it."""
         config = self.config.model_copy(update={"seed": self.config.seed + order.round - 1})
         if order.local.work == "reinforce":
             if order.frozen_a or order.local.proximal:
                 raise ConfigError("local.work: reinforce trains both factors freely; use stacked or plain, and proximal: 0")
-            return self._reinforce(config, order, state, curated, folder)
+            return self._reinforce(config, order, self._state(start, folder, order), curated, folder)
         if config.warm_start.weights != "lora" or config.warm_start.backend.kind != "local":
             raise ConfigError(f"{self.settings.profile}: warm_start: a client trains a LoRA adapter on the backend 'local'")
         kind = config.warm_start.demonstrations
