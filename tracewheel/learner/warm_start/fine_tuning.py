@@ -6,7 +6,6 @@ A step's examples are cut into micro-batches by their tokens, so memory depends 
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,15 +122,10 @@ def _step(settings: WarmStartConfig, backend: Backend, rows: pd.DataFrame, rate:
     return backend.total({"loss": loss})["loss"]
 
 
-@contextlib.contextmanager
-def _lower_precision(config: WarmStartSections) -> Iterator[None]:
+def _lower_precision(config: WarmStartSections) -> torch.autocast:
     """In full training the weights stay in float32 and only the passes use the profile's type."""
-    policy = config.policy
-    if config.warm_start.weights != "full" or policy.dtype == "float32":
-        yield
-        return
-    with torch.autocast(policy.device.partition(":")[0], dtype=getattr(torch, policy.dtype)):
-        yield
+    policy, lower = config.policy, config.warm_start.weights == "full" and config.policy.dtype != "float32"
+    return torch.autocast(policy.device.partition(":")[0], dtype=getattr(torch, policy.dtype) if lower else None, enabled=lower)
 
 
 def _save(config: WarmStartSections, backend: Backend, out: Path) -> None:
