@@ -24,7 +24,7 @@ needs_flower = pytest.mark.skipif(
 
 
 class Recorder:
-    """Stands between clients and server: ends their TLS with the server's key, keeps what it reads, and passes it on over TLS."""
+    """Between clients and server: ends their TLS with the server's key, keeps what it reads, and passes it on over TLS."""
 
     def __init__(self, keys: Path, port: int, onward: int) -> None:
         self.keys, self.port, self.onward = keys, port, onward

@@ -100,6 +100,11 @@ def trimmed_mean(changes: Array, byzantine: int) -> Array:
     return np.asarray(np.sort(changes, axis=0)[byzantine : len(changes) - byzantine].mean(axis=0))
 
 
+def median(changes: Array) -> Array:
+    """The median of each entry (Yin et al. 2018)."""
+    return np.asarray(np.median(changes, axis=0))
+
+
 def quarantined_by(history: Sequence[Sequence[str]], after: int) -> set[str]:
     """Clients that were left out in each of the last `after` rounds that they took part in.
 

@@ -22,7 +22,7 @@ from tracewheel_federated.aggregation import Part, aggregate, check_alike, combi
 from tracewheel_federated.low_rank import Adapter, Array, differences, gram, relative_error
 from tracewheel_federated.provenance import write_lineage
 from tracewheel_federated.quarantine import held, hold
-from tracewheel_federated.robust import Anomaly, anomalies, clip_scales, krum, quarantined_by, trimmed_mean
+from tracewheel_federated.robust import Anomaly, anomalies, clip_scales, krum, median, quarantined_by, trimmed_mean
 from tracewheel_federated.settings import Answer, FederationConfig, Order, likeness
 from tracewheel_federated.states import WEIGHTS, read_adapter, untrained, write_adapter, write_state
 from tracewheel_federated.verdicts import verdict_of
@@ -95,7 +95,7 @@ class Server:
         order = Order(
             federation=self.settings.name,
             round=number,
-            work=work,  # type: ignore[arg-type]
+            work=work,
             local=self.settings.local,
             frozen_a=self.settings.aggregation.method == "frozen_a",
             rounds=self.settings.rounds,
@@ -194,7 +194,7 @@ class Server:
         scales = clip_scales(products, defence.clip) if defence else [1.0] * len(adapters)
         parts = [Part(*each) for each in zip(adapters, weights, scales, strict=True)]
         if how.combine in ("median", "trimmed_mean"):
-            by_entry = partial(np.median, axis=0) if how.combine == "median" else partial(trimmed_mean, byzantine=how.byzantine)
+            by_entry = median if how.combine == "median" else partial(trimmed_mean, byzantine=how.byzantine)
             found = combine_by_entry(start, adapters, how.method, by_entry)
         else:
             found = aggregate(start, parts, how.method)
