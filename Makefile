@@ -28,6 +28,10 @@ STANDARDS_TESTS := tests/tracewheel/environments plugins/bridges/tests plugins/l
 HARNESSES := .venv-harnesses
 HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harnesses.txt | cut -d ' ' -f 1)
 
+# Flower, for federated training: it pins what we need newer (plugins/federated/README.md).
+FEDERATED := .venv-federated
+FEDERATED_INSTALLED := $(FEDERATED)/.installed-flwr-1.42.0
+
 HARNESS_PROGRAMS := aider mini-swe-agent smolagents
 PACKAGE_aider := aider-chat==0.86.2
 PACKAGE_mini-swe-agent := mini-swe-agent==2.4.6
@@ -68,7 +72,7 @@ export GIT_PYTHON_REFRESH := quiet
 # Containers often forbid compiled files; then each test process rewrites every test's asserts and each command compiles all our modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-plugins setup-web test-plugins setup-vllm setup-gpu setup-standards setup-harnesses demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
+.PHONY: help setup setup-plugins setup-web test-plugins setup-vllm setup-gpu setup-standards setup-harnesses setup-federated demo demo-smollm2 demo-refund-desk demo-assistant demo-retrieval demo-vllm repro mlflow test test-dashboard test-vllm test-vllm-all test-standards test-harnesses test-all check format clean
 
 help:
 	@echo "make demo       install what is missing and run the whole loop on $(PROFILE)"
@@ -84,6 +88,7 @@ help:
 	@echo "make setup-gpu  install Tracewheel with vLLM for a CUDA GPU into $(GPU_VENV) (docs/engines.md)"
 	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
 	@echo "make setup-web  what the wheel of web agents needs: playwright, the pages of MiniWoB++ and Debian's chromium"
+	@echo "make setup-federated  Flower, in an environment of its own, for training between houses (plugins/federated/README.md)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
 
@@ -201,6 +206,13 @@ $(HARNESS_NPM:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
 	command -v npm > /dev/null || { echo "npm is missing, so the recipe $* is not tested" >&2; exit 0; }; npm install --silent --no-audit --no-fund --prefix $(@D) $(PACKAGE_$*)
 	@touch $@
 
+setup-federated: setup-plugins $(FEDERATED_INSTALLED)
+
+$(FEDERATED_INSTALLED):
+	$(PYTHON) -m venv --clear $(FEDERATED)
+	$(FEDERATED)/bin/python -m pip install --quiet --disable-pip-version-check flwr==1.42.0 safetensors
+	@touch $@
+
 demo: setup
 	$(BIN)/tracewheel retrain $(PROFILE)
 
@@ -293,5 +305,5 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(HARNESSES) $(STANDARDS) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) $(HARNESSES) $(STANDARDS) $(FEDERATED) runs $(SMOLLM2) mlflow/mlflow.db* mlflow/artifacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,9 +6,8 @@ A step's examples are cut into micro-batches by their tokens, so memory depends 
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +34,14 @@ if TYPE_CHECKING:
 MOST_WARMUP = 10
 
 
-def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> dict[str, float]:
+def fine_tune(
+    config: WarmStartSections, examples: list[Example], out: Path, begin: Callable[[Any], object] | None = None
+) -> dict[str, float]:
     """Train a fresh adapter, or the whole base, on the masked tokens of examples; write `adapter/` or `model/`.
 
     Args:
         examples: `input_ids` and `assistant_masks`, lists of equal length.
+        begin: As in `warm_start`.
 
     Returns:
         `steps`, `tokens` in the loss of an epoch, and `final_loss`: the mean over the steps of the last epoch, in nats a
@@ -49,7 +51,7 @@ def fine_tune(config: WarmStartSections, examples: list[Example], out: Path) -> 
         DataError: an example's first token is in its loss.
     """
     settings, policy = config.warm_start, config.policy
-    backend = _backend(config)
+    backend = _backend(config, begin)
     rows = pd.DataFrame(examples)
     batches = list(_steps(len(rows), settings, config.seed))
     losses, tokens = [], 0
@@ -76,9 +78,11 @@ def write_untrained(config: WarmStartSections, out: Path) -> None:
     _save(config, _backend(config), out)
 
 
-def _backend(config: WarmStartSections) -> Backend:
+def _backend(config: WarmStartSections, begin: Callable[[Any], object] | None = None) -> Backend:
     """The fresh model on the profile's backend."""
     model = fresh_model(config)
+    if begin:
+        begin(model)
     if config.warm_start.gradient_checkpointing:
         checkpoint_activations(model)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -119,15 +123,10 @@ def _step(settings: WarmStartConfig, backend: Backend, rows: pd.DataFrame, rate:
     return backend.total({"loss": loss})["loss"]
 
 
-@contextlib.contextmanager
-def _lower_precision(config: WarmStartSections) -> Iterator[None]:
+def _lower_precision(config: WarmStartSections) -> torch.autocast:
     """In full training the weights stay in float32 and only the passes use the profile's type."""
-    policy = config.policy
-    if config.warm_start.weights != "full" or policy.dtype == "float32":
-        yield
-        return
-    with torch.autocast(policy.device.partition(":")[0], dtype=getattr(torch, policy.dtype)):
-        yield
+    policy, lower = config.policy, config.warm_start.weights == "full" and config.policy.dtype != "float32"
+    return torch.autocast(policy.device.partition(":")[0], dtype=getattr(torch, policy.dtype) if lower else None, enabled=lower)
 
 
 def _save(config: WarmStartSections, backend: Backend, out: Path) -> None:

@@ -7,7 +7,9 @@ loss is on assistant tokens only.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tracewheel.config import WarmStartSections
 from tracewheel.core.errors import DataError
@@ -19,13 +21,16 @@ from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.policy.limits import read_token_ids
 
 
-def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstrations: str) -> dict[str, float]:
+def warm_start(
+    config: WarmStartSections, curated: Path, out: Path, demonstrations: str, begin: Callable[[Any], object] | None = None
+) -> dict[str, float]:
     """Train the warm start on the training split's episodes; writes `adapter/` or `model/`, and `metrics.json`.
 
     Args:
         curated: The curation stage's output.
         demonstrations: "verified" for episodes that passed when re-executed, "all" for every logged one, "replay"
             for the replay text alone (a control that shows what imitation adds), "none" for an untrained adapter.
+        begin: Given the fresh model before its optimiser is made: to load weights, or hold some fixed. Not with DeepSpeed.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -38,13 +43,14 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
         return warm_start_by_processes(config, curated, out, demonstrations)
     import torch
 
-    from tracewheel.learner.warm_start.fine_tuning import fine_tune
+    from tracewheel.learner.warm_start.fine_tuning import fine_tune, write_untrained
     from tracewheel.policy.loading import policy_renderer
 
     torch.set_num_threads(config.threads)
     settings = config.warm_start
     if demonstrations == "none":
-        return _untrained(config, out)
+        write_untrained(config, out)
+        return _written({"demonstrations": 0.0, "examples": 0.0, "steps": 0.0, "tokens": 0.0}, out)
     episodes = episodes_to_imitate(settings, curated, demonstrations)
     renderer = policy_renderer(config.policy)
     left_out = Counter[str]()
@@ -60,19 +66,13 @@ def warm_start(config: WarmStartSections, curated: Path, out: Path, demonstratio
             f"{curated / EPISODES_FILE}: no example of {', '.join(settings.classes)} and no replay text to learn from"
             + "".join(f"; {count} left out: {reason}" for reason, count in left_out.most_common())
         )
-    figures = fine_tune(config, examples, out)
+    figures = fine_tune(config, examples, out, begin)
     metrics = {"demonstrations": n_demonstrations, "examples": len(examples), **figures}
     metrics |= {f"left_out.{reason.replace(' ', '_')}": float(count) for reason, count in sorted(left_out.items())}
-    if processes.is_first():
-        write_json(out / "metrics.json", metrics)
-    return metrics
+    return _written(metrics, out)
 
 
-def _untrained(config: WarmStartSections, out: Path) -> dict[str, float]:
-    from tracewheel.learner.warm_start.fine_tuning import write_untrained
-
-    write_untrained(config, out)
-    metrics = {"demonstrations": 0.0, "examples": 0.0, "steps": 0.0, "tokens": 0.0}
+def _written(metrics: dict[str, float], out: Path) -> dict[str, float]:
     if processes.is_first():
         write_json(out / "metrics.json", metrics)
     return metrics

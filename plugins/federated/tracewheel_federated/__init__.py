@@ -1,0 +1,1 @@
+"""Federated training: several houses, one adapter; only adapters and counts travel, over Flower."""

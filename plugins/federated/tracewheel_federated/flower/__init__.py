@@ -1,0 +1,1 @@
+"""What runs in Flower's own environment: it imports Flower, numpy and the standard library, never Tracewheel."""
