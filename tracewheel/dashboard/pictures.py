@@ -1,16 +1,23 @@
-"""Pictures as SVG: the road of a run, and the branches of an episode."""
+"""Pictures as SVG: the road of a run, the branches of an episode, and what its agent saw."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
+from tracewheel.core.errors import DataError
+from tracewheel.core.foreign_folder import read_file
 from tracewheel.dashboard.branches import Branch
 from tracewheel.dashboard.road import Station
 from tracewheel.dashboard.text import seen
 
 WIDE, HIGH, GAP, DROP = 222, 110, 34, 34
+MOST_FRAMES, MOST_BYTES = 60, 1 << 20
 MARKS = {"done": "✓", "now": "…", "halted": "✕", "ahead": "○"}
 WORDS = {"done": "done", "now": "going on", "halted": "ended here", "ahead": "not yet"}
 
@@ -130,3 +137,28 @@ def _x(turn: int) -> int:
 
 def _numbers(branch: Branch) -> str:
     return ", ".join(str(at + 1) for at in branch.turns)
+
+
+def film(state: Any, settings: Mapping[str, Any]) -> Markup:
+    """The film strip of an episode whose final state lists `pictures`; empty without.
+
+    Each has its digest (`picture`), its `size`, and `at`, where the agent acted on what is to be seen. The files lie in the
+    folder of the environment's argument `screenshots`; what is not there is left out.
+    """
+    folder = ((settings.get("environment") or {}).get("args") or {}).get("screenshots")
+    listed = state.get("pictures") if isinstance(state, Mapping) and folder else None
+    return Markup("").join(_frame(Path(folder), each) for each in (listed if isinstance(listed, list) else [])[:MOST_FRAMES])
+
+
+def _frame(folder: Path, listed: Any) -> Markup:
+    try:
+        digest, (width, height), at = str(listed["picture"]), map(int, listed["size"]), listed.get("at")
+        x, y = map(int, at or (-99, -99))
+        content = read_file(folder / f"{re.fullmatch('[0-9a-f]{32}', digest)[0]}.webp", MOST_BYTES)  # type: ignore[index]
+    except (DataError, KeyError, TypeError, ValueError):
+        return Markup("")
+    says = f"A picture of the page{f', acted on at {x}, {y}' if at else ''}"
+    return Markup(
+        '<svg viewBox="0 0 {0} {1}" role="img" aria-label="{2}"><image href="data:image/webp;base64,{3}" width="{0}" height="{1}"/>'
+        '<circle cx="{4}" cy="{5}" r="{6}"/></svg>'
+    ).format(width, height, says, base64.b64encode(content).decode(), x, y, max(9, width // 40))

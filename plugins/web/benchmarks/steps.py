@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tracewheel_web.browser import ARGUMENTS, browser_path
-from tracewheel_web.miniwob.environment import SIZE, MiniwobArgs, MiniwobEnvironment
+from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
 
 AT_ONCE, ROUNDS, FILLS = (1, 4, 16), 5, 4
 PAGE = "login-user"
@@ -75,7 +75,7 @@ async def main() -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path(), args=[*ARGUMENTS, "--no-sandbox"])
         for count in [int(text) for text in sys.argv[2:]] or AT_ONCE:
-            size: Any = {"width": SIZE[0], "height": SIZE[1]}
+            size: Any = dict(zip(("width", "height"), MiniwobEnvironment.size, strict=True))
             contexts = [await (await browser.new_context(viewport=size)).new_page() for _ in range(count)]
             await asyncio.to_thread(episodes, maker, count, 1.0)  # opens the pages
             rounds = []

@@ -40,14 +40,14 @@ def miniwob_pages(chromium) -> None:
         pytest.skip("`make setup-web` installs the pages of MiniWoB++")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def outside():
     place = Outside()
     yield place
     place.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile(outside):
     site = HostileSite(outside)
     yield site
@@ -84,7 +84,7 @@ class Visitor:
         return make_verifier("state_diff").verify(self.now, self.environment.snapshot())[0]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def visitor(chromium, hostile):
     before = os.environ.get("TRACEWHEEL_HOOK")
     os.environ["TRACEWHEEL_HOOK"] = SECRET

@@ -16,7 +16,7 @@ def environment(miniwob_pages):
 
 @pytest.fixture(scope="module")
 def tasks(environment):
-    return environment.make_tasks(len(AGENTS), seed=1)
+    return environment.make_tasks(3, seed=1)
 
 
 def rewarded(environment, task, calls):
@@ -27,22 +27,27 @@ def rewarded(environment, task, calls):
     return make_verifier(task.verifier).verify(task, environment.snapshot())
 
 
-def test_every_page_is_solved_by_its_agent_and_by_nothing_less(environment, tasks):
-    assert {task.family for task in tasks} == set(AGENTS) and {task.tier for task in tasks} == {1, 2, 3}
+def check(environment, tasks):
     for task in tasks:
         assert rewarded(environment, task, environment.solution(task)) == (1.0, {"reward": 1.0, "raw": 1.0}), task
         assert rewarded(environment, task, [])[0] == 0.0, task
-
-
-@pytest.mark.slow
-def test_near_misses_are_worth_nothing(environment, tasks):
-    for task in tasks:
         for name, calls in environment.near_misses(task).items():
             assert rewarded(environment, task, calls)[0] == 0.0, (task, name, calls)
 
 
+def test_a_page_is_solved_by_its_agent_and_by_nothing_less(environment, tasks):
+    check(environment, tasks)
+
+
+@pytest.mark.slow
+def test_so_is_every_page(environment):
+    tasks = environment.make_tasks(len(AGENTS), seed=1)
+    assert {task.family for task in tasks} == set(AGENTS) and {task.tier for task in tasks} == {1, 2, 3}
+    check(environment, tasks)
+
+
 def test_the_same_seed_gives_the_same_page_whatever_was_there_before(environment, tasks):
-    for task in [*tasks[:6], *reversed(tasks[:6])]:
+    for task in [*tasks, *reversed(tasks)]:
         environment.reset(task)
         assert task.prompt.endswith(environment.step("look", {}).text)
     again = environment.task_from_log(tasks[0].prompt, {"initial_state": tasks[0].initial_state})
@@ -76,8 +81,8 @@ def test_pictures_are_kept_by_digest_when_asked_for(miniwob_pages, tmp_path):
     environment = opened("miniwob", pages=["click-button"], screenshots=str(tmp_path / "pictures"))
     (task,) = environment.make_tasks(1, seed=0)
     assert "raw" in rewarded(environment, task, environment.solution(task))[1]
-    pictures = environment.snapshot()["pictures"]
-    assert [sorted(picture) for picture in pictures] == [["picture"], ["at", "picture"]]
+    pictures = environment.snapshot()["pictures"]  # the place that was clicked lies on what was there before
+    assert [sorted(picture) for picture in pictures] == [["at", "picture", "size"], ["picture", "size"]]
     for picture in pictures:
         content = (tmp_path / "pictures" / f"{picture['picture']}.webp").read_bytes()
         assert content[:4] == b"RIFF" and len(content) < 20_000

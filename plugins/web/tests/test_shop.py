@@ -60,8 +60,8 @@ def test_the_cheapest_is_one():
         assert len({product.name for product in stock}) == len(stock)
 
 
-def test_one_task_of_each_family_its_near_misses_and_attacks(environment):
-    check(environment, environment.make_tasks(4, seed=3))
+def test_a_task_its_near_misses_and_attacks(environment):
+    check(environment, environment.make_tasks(1, seed=3))
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ class WebEnvironment:
     tool_names: tuple[str, ...] = tuple(TOOLS)
     skip = ""  # a CSS selector of what the policy does not see
     shows_address = True
+    size: tuple[int, int]  # of its pages, in pixels
     resources: Any = None
 
     def __init__(self, args: WebArgs) -> None:
@@ -53,6 +54,7 @@ class WebEnvironment:
         self._page: Page | None = None
         self.view = View()
         self._over = False
+        self._shown: set[str] = set()  # the lines that the policy knows
         self._pictures: list[dict[str, Any]] = []
 
     def tools(self) -> list[dict[str, Any]]:
@@ -95,7 +97,7 @@ class WebEnvironment:
 
     def _enter(self, name: str, origin: str, address: str) -> None:
         """Open the episode's first page and look at it; the last one was left."""
-        self._pictures, self._over = [], False
+        self._pictures, self._over, self._shown = [], False, set()
         self._work(self._begin(origin, address), START_SECONDS + self.args.step_seconds, f"reset of {name}")
 
     async def _begin(self, origin: str, address: str) -> None:
@@ -105,26 +107,30 @@ class WebEnvironment:
         await self._photograph(page, None)
 
     async def _step(self, page: Page, tool: str, args: dict[str, Any]) -> Observation:
-        before = {line_of(item) for item in self.view.items}
+        before = [line_of(item) for item in self.view.items]
         place = await page.act(tool, args)
         self.view = view = await page.look(self.skip)
         await self._photograph(page, place)
         self._over = await self._ended(page)
         if self._over:
             return Observation("", done=True)
-        same = (
-            before == {line_of(item) for item in view.items}
-            and not view.notes
-            and tool not in ("look", "scroll", "tab", "back")
-        )
-        return Observation("nothing changed" if same else self._listed(set() if tool == "look" else before))
+        if tool not in READING and not view.notes and before == [line_of(item) for item in view.items]:
+            return Observation("nothing changed")
+        if tool == "look":
+            self._shown = set()
+        return Observation(self._listed())
 
     async def _ended(self, page: Page) -> bool:
         """Whether the page says that the episode is over."""
         return False
 
-    def _listed(self, before: set[str]) -> str:
-        return listed(self.view, before, self.args.words, address=self.shows_address)
+    def _listed(self) -> str:
+        text, self._shown = listed(self.view, self._shown, self.args.words, address=self.shows_address)
+        return text
+
+    def _seen(self) -> dict[str, Any]:
+        """The pictures of the episode, for its final state."""
+        return {"pictures": [dict(picture) for picture in self._pictures]} if self._pictures else {}
 
     async def _photograph(self, page: Page, place: tuple[int, int] | None) -> None:
         if self.args.screenshots is None:
@@ -134,4 +140,6 @@ class WebEnvironment:
         folder = self.args.screenshots
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{digest}.webp").write_bytes(content)
-        self._pictures.append({"picture": digest} | ({"at": list(place)} if place else {}))
+        if self._pictures and place:  # it acted on what was to be seen before
+            self._pictures[-1]["at"] = list(place)
+        self._pictures.append({"picture": digest, "size": list(self.size)})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 from tracewheel_web.page import View
 
 LEAST_WORDS = 4  # of a line that is cut, so many are kept
+MOST_GONE = 10
 
 
 def line_of(item: dict[str, Any]) -> str:
@@ -28,44 +29,51 @@ def line_of(item: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def listed(view: View, before: Set[str], words: int, *, address: bool) -> str:
-    """The page in at most about `words` words.
+def listed(view: View, shown: Set[str], words: int, *, address: bool) -> tuple[str, set[str]]:
+    """The page in at most about `words` words, and the lines that its reader then knows.
 
-    All of it where that is enough. Otherwise first what is new and in sight, then what is in sight, what is new, and the rest;
-    each gap says how many lines it leaves out.
+    Lines that were shown before are not repeated where most of the page is as it was; the end says so, and which controls are
+    gone. Where not all of the rest fits, what is in sight comes first; each gap says how many lines it leaves out.
 
     Args:
         view: What there is to see.
-        before: The lines that were there before.
+        shown: The lines that its reader knows; none to show all.
         words: The most words.
         address: Whether to begin with title and path.
     """
     lines = [line_of(item) for item in view.items]
-    if sum(line in before for line in lines) < len(lines) / 2:
-        before = frozenset()  # another page
-    kept = _kept(view, lines, before, words)
+    if sum(line in shown for line in lines) < len(lines) / 2:
+        shown = frozenset()  # another page
+    known = {place for place, line in enumerate(lines) if line in shown}
+    kept = _kept(view, [place for place in range(len(lines)) if place not in known], lines, words)
     text = [f"page: {view.title} ({view.path})"] if address else []
     text += [f"({note})" for note in view.notes]
-    missing = 0
+    missing, cut = 0, False
     for place in range(len(lines)):
-        if place not in kept:
-            missing += 1
-            continue
-        text += _gap(missing)
-        missing = 0
-        text.append(kept[place])
+        if place in kept:
+            text += [*_gap(missing), kept[place]]
+            missing = 0
+        elif place not in known:
+            missing, cut = missing + 1, True
     text += _gap(missing)
+    if gone := sorted(_refs(shown) - _refs(lines)):
+        text.append(f"(gone: {', '.join(map(str, gone[:MOST_GONE]))}{', …' if len(gone) > MOST_GONE else ''})")
+    if known:
+        text.append("(the rest as before)")
     if view.unread:
         text.append("(the page is too large: the rest was not read)")
-    if view.below and (missing or view.unread):
+    if view.below and (cut or view.unread):
         text.append("(scroll down for more)")
-    return "\n".join(text) or "(an empty page)"
+    return "\n".join(text) or "(an empty page)", {lines[place] for place in {*known, *kept}}
 
 
-def _kept(view: View, lines: list[str], before: Set[str], words: int) -> dict[int, str]:
-    order = sorted(range(len(lines)), key=lambda place: (not view.items[place]["seen"], lines[place] in before))
+def _refs(lines: Iterable[str]) -> set[int]:
+    return {int(line.partition(" ")[0]) for line in lines if not line.startswith("-")}
+
+
+def _kept(view: View, places: list[int], lines: list[str], words: int) -> dict[int, str]:
     kept: dict[int, str] = {}
-    for place in order:
+    for place in sorted(places, key=lambda place: not view.items[place]["seen"]):
         if words <= 0:
             break
         parts = lines[place].split(" ")

@@ -13,7 +13,6 @@ from tracewheel_web.browser import Browser
 from tracewheel_web.environment import WebArgs, WebEnvironment
 from tracewheel_web.site import Site, Sites
 
-SIZE = (1024, 768)
 PLACE = re.compile(r"/[^\s\\]*")
 SYSTEM_PROMPT = (
     "You use a web site. Each control has a number before it. Read the page with look, call one tool at a time, change what "
@@ -77,6 +76,7 @@ class WebappEnvironment(WebEnvironment):
     """
 
     kind = "webapp"
+    size = (1024, 768)
     Args = WebappArgs
     reaches = True  # a program, an address, a folder
 
@@ -89,7 +89,7 @@ class WebappEnvironment(WebEnvironment):
     @classmethod
     def setup(cls, args: WebappArgs) -> Shared:
         """The browser and the servers; both start when they are needed."""
-        return Shared(Browser(SIZE), Sites(args.command, args.url, args.step_seconds))
+        return Shared(Browser(cls.size), Sites(args.command, args.url, args.step_seconds))
 
     @classmethod
     def close_resources(cls, resources: Shared) -> None:
@@ -126,7 +126,7 @@ class WebappEnvironment(WebEnvironment):
         assert self._site is not None, "reset comes first"
         page = {"title": self.view.title, "path": self.view.path}
         state = self._site.ask(self.args.state)
-        return {**self._start, "site": state, "page": page | ({"pictures": list(self._pictures)} if self._pictures else {})}
+        return {**self._start, "site": state, "page": page, **self._seen()}
 
     def _leave(self) -> None:
         super()._leave()
@@ -138,6 +138,6 @@ class WebappEnvironment(WebEnvironment):
         self, prompt: str, family: str, tier: int, start: dict[str, Any], goal: dict[str, Any], verifier: str = "state_diff"
     ) -> Task:
         if verifier == "state_diff":
-            goal = goal | {"allowed": sorted({*goal.get("allowed", ()), "/page"})}
+            goal = goal | {"allowed": sorted({*goal.get("allowed", ()), "/page", "/pictures"})}
         name = content_hash([start, {part: value for part, value in goal.items() if part != "plan"}])
         return Task(f"{self.kind}-{name}", self.kind, family, tier, prompt, start, goal, verifier, name)

@@ -12,7 +12,7 @@ from tracewheel.dashboard.facts import EpisodeFacts, facts_of
 from tracewheel.dashboard.groups import Advantages, advantages_of
 from tracewheel.dashboard.guard import remembered
 from tracewheel.dashboard.library import NotThere
-from tracewheel.dashboard.pictures import tree_picture
+from tracewheel.dashboard.pictures import film, tree_picture
 from tracewheel.dashboard.review import labels_at
 from tracewheel.dashboard.sources import NO_PART, Source, rollouts_of, source_at
 from tracewheel.dashboard.task_matrix import one_task
@@ -55,6 +55,7 @@ def trajectory(ask: Ask) -> dict[str, Any]:
         "first_branch": first,
         "lanes_shown": LANES,
         "parts": parts_of(found["breakdown"]),
+        "film": film(found["final_state"], ask.run.settings),
         "changes": state_changes(before, _world(found["final_state"])) if before else None,
         "facts": episode_facts(found, tools),
         "advantages": advantages_at(ask.run, source),
@@ -147,6 +148,7 @@ def _side(run: FinishedRun, name: str) -> dict[str, Any]:
         "steps": transcript_of(found, tools),
         "parts": parts_of(found["breakdown"]),
         "facts": episode_facts(found, tools),
+        "film": film(found["final_state"], run.settings),
         "others": others_of(source, found),
     }
 

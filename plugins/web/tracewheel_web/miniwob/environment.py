@@ -16,8 +16,8 @@ from tracewheel_web.miniwob.server import Server, html_folder
 from tracewheel_web.page import Page
 from tracewheel_web.scripted import Agent, play
 
-SIZE = (500, 320)
 SEEDS = 2**31
+TOOL_NAMES = ("click", "fill", "select", "press", "scroll", "look")
 SYSTEM_PROMPT = "You use a web page. Each control has a number before it; call one tool at a time until the task is done."
 
 
@@ -60,7 +60,8 @@ class MiniwobEnvironment(WebEnvironment):
     Args = MiniwobArgs
     verifiers = ("verdict",)
     reaches = True  # a folder for pictures
-    tool_names = ("click", "fill", "select", "press", "scroll", "look")
+    tool_names = TOOL_NAMES
+    size = (500, 320)
     skip = "#query, #reward-display, #click-canvas, #sync-task-cover"
     shows_address = False
 
@@ -75,7 +76,7 @@ class MiniwobEnvironment(WebEnvironment):
     @classmethod
     def setup(cls, args: MiniwobArgs) -> Shared:
         """The browser and the server of the pages; the browser starts with the first."""
-        return Shared(Browser(SIZE, keep=True), Server(html_folder()))
+        return Shared(Browser(cls.size, keep=True), Server(html_folder()))
 
     @classmethod
     def close_resources(cls, resources: Shared) -> None:
@@ -126,12 +127,12 @@ class MiniwobEnvironment(WebEnvironment):
 
     def reset(self, task: Task) -> None:
         self._open(task.initial_state)
+        self._listed()  # the prompt has shown it
 
     def snapshot(self) -> dict[str, Any]:
         done, raw = self._outcome
         reward = float(done and raw >= 1.0)
-        state: dict[str, Any] = {**self._start, "done": done, "verdict": {"reward": reward, "parts": {"raw": raw}}}
-        return state | ({"pictures": list(self._pictures)} if self._pictures else {})
+        return {**self._start, "done": done, "verdict": {"reward": reward, "parts": {"raw": raw}}, **self._seen()}
 
     async def _ended(self, page: Page) -> bool:
         done, raw = await page.of_page("[WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL]")
@@ -148,7 +149,7 @@ class MiniwobEnvironment(WebEnvironment):
         self._open(start)
         assert self._page is not None
         asked = self._work(self._page.of_page("core.getUtterance()"), START_SECONDS, "read the task")
-        return self._task(f"{asked}\n\n{self._listed(set())}", start)
+        return self._task(f"{asked}\n\n{self._listed()}", start)
 
     def _task(self, prompt: str, start: dict[str, Any]) -> Task:
         name = content_hash([self.kind, start["page"], prompt, start["seed"] if start["page"] in HIDING else None])
