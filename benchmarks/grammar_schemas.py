@@ -46,7 +46,7 @@ def main() -> None:
 
 def served(cases: dict[str, Any], given: argparse.Namespace) -> dict[str, list[httpx.Response | Exception]]:
     """What a gateway over the base says to each schema."""
-    import tracewheel  # noqa: F401, I001 (before torch: it sets how torch's threads wait)
+    import tracewheel  # noqa: F401 (before torch: it sets how torch's threads wait)
     from tracewheel.chat.renderer import ChatRenderer
     from tracewheel.config import RolloutConfig, load_config
     from tracewheel.engines.base import Sampling
