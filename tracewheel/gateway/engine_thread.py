@@ -169,7 +169,7 @@ class EngineThread:
 
     def _take(self) -> bool:
         """Do what was asked for meanwhile; waits where there is nothing else to do. False at the end."""
-        wait = self._engine.idle and not self._waiting_can_begin()
+        wait = self._engine.idle and not self._waiting  # an idle engine's sessions all rest, so that one makes room
         while True:
             try:
                 work = self._inbox.get(timeout=IDLE_SECONDS) if wait else self._inbox.get_nowait()
@@ -180,9 +180,6 @@ class EngineThread:
                 return False
             work()
             wait = False
-
-    def _waiting_can_begin(self) -> bool:
-        return any(self._session_for(ask, peek=True) for ask, _ in self._waiting)
 
     def _admit(self) -> None:
         """Begin the turns that there is a session for."""
@@ -211,8 +208,8 @@ class EngineThread:
             )
         self._waiting = left
 
-    def _session_for(self, ask: Ask, *, peek: bool = False) -> Any:
-        """A session for a request, None where it must wait. With `peek` only whether there is one."""
+    def _session_for(self, ask: Ask) -> _Session | None:
+        """A session for a request, None where it must wait."""
         idle = [session for session in self._sessions.values() if session.asked is None]
         own = [(_common(session.ids, ask.ids), session.used, session) for session in idle if session.kind == ask.kind]
         shared, _, best = max(own, key=lambda found: found[:2], default=(0, 0, None))
@@ -221,8 +218,6 @@ class EngineThread:
             return best
         if full and not idle:
             return None
-        if peek:
-            return True
         if full:
             self._close(min(idle, key=lambda session: session.used))
         session = _Session(next(self._numbers), ask.kind)

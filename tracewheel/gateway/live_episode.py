@@ -20,8 +20,6 @@ from tracewheel.gateway.off_loop import off_loop
 
 if TYPE_CHECKING:
     from tracewheel.chat.renderer import ChatRenderer
-    from tracewheel.gateway.episode_tree import EpisodeTree
-
 
 OVERRIDDEN = ("temperature", "top_p", "seed")  # of a request, where an episode is drawn as its run says
 LONGEST_REFUSAL = 300

@@ -26,19 +26,8 @@ if TYPE_CHECKING:
 FORMAT = "tracewheel"
 OF_TRAJECTORY = {"token_ids", "action_mask", "logprobs", "stop_reason", "policy_version"}
 OF_TRACE = {"source_file", "source_line", "outcome"}
-KEPT = (
-    "group",
-    "policy_version",
-    "stop_reason",
-    "seed",
-    "temperature",
-    "forks",
-    "branches",
-    "grammars",
-    "final_state",
-    "turns",
-    "detail",
-)
+KEPT: tuple[str, ...] = ("group", "policy_version", "stop_reason", "seed", "temperature", "forks", "branches", "grammars")
+KEPT += ("final_state", "turns", "detail")
 ROWS = 256
 _NO_RECORD = (ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 

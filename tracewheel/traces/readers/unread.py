@@ -28,36 +28,10 @@ CONTENT |= {"experimentalattachments", "toolcall", "toolcalls", "tooluse", "tool
 CONTENT |= {"functioncall", "functioncalls", "toolresult", "toolresults", "toolresponse", "toolresponses", "functionresponse"}
 # The last words of names of what is about a message. Anything else matters where the message came out empty.
 ABOUT = {"id", "uuid", "at", "time", "timestamp", "date", "name", "model", "role", "type", "reason", "usage"}
-ABOUT |= {
-    "metadata",
-    "meta",
-    "status",
-    "state",
-    "format",
-    "version",
-    "index",
-    "provider",
-    "cost",
-    "token",
-    "logprob",
-    "fingerprint",
-}
-ABOUT |= {"tier", "agent", "author", "sender", "recipient", "annotation", "kwarg", "object", "lc", "kind", "source", "level"}
-ABOUT |= {
-    "channel",
-    "control",
-    "weight",
-    "tag",
-    "signature",
-    "duration",
-    "language",
-    "url",
-    "extra",
-    "detail",
-    "tool",
-    "definition",
-}
-ABOUT |= {"config", "setting", "option"}
+ABOUT |= {"metadata", "meta", "status", "state", "format", "version", "index", "provider", "cost", "token", "logprob"}
+ABOUT |= {"fingerprint", "tier", "agent", "author", "sender", "recipient", "annotation", "kwarg", "object", "lc", "kind"}
+ABOUT |= {"source", "level", "channel", "control", "weight", "tag", "signature", "duration", "language", "url", "extra"}
+ABOUT |= {"detail", "tool", "definition", "config", "setting", "option"}
 WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 AGENTS = {"assistant", "ai", "model", "bot", "gpt", "agent", "AIMessage", "AIMessageChunk", "chatbot"}
 ASKERS = {"user", "human", "system", "developer", "HumanMessage", "SystemMessage"}
