@@ -6,7 +6,6 @@ In tau-bench, doing nothing solves 19 of 50 airline tasks; an agent trained on s
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.core.own_code import named
 from tracewheel.core.types import Task, canonical_json
-from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import LoggedEpisode, judge
 from tracewheel.curation.task_records import Call
 from tracewheel.environments import (
@@ -30,7 +28,7 @@ from tracewheel.environments.base import turn_messages
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 MakeEnvironment = Callable[[], Environment]
 Probed = tuple[Task, Sequence[Call] | None]
@@ -130,21 +128,6 @@ def in_parts(items: Iterable[Probed]) -> Iterator[list[Probed]]:
 def probe_part(part: list[Probed]) -> list[tuple[str, Probe]]:
     """The probes of some tasks, with their ids."""
     return [(task.id, probe_task(task, None, solution)) for task, solution in part]
-
-
-def verified_solutions(replayed: pandas.DataFrame, tasks: Mapping[str, Task]) -> dict[str, list[Call]]:
-    """The calls of each task's shortest trace whose replay is a success.
-
-    Args:
-        replayed: `id`, `task_id`, `success` and `messages` (JSON text), as `replay_traces` returns them.
-        tasks: The tasks by id.
-    """
-    won = replayed[replayed["success"] >= 1.0]
-    made = [
-        calls_of(json.loads(text), tasks[task_id], make_environment(tasks[task_id].environment))
-        for task_id, text in zip(won["task_id"], won["messages"], strict=True)
-    ]
-    return shortest(zip(won["id"], won["task_id"], made, strict=True))
 
 
 def shortest(solutions: Iterable[tuple[str, str, list[Call]]]) -> dict[str, list[Call]]:

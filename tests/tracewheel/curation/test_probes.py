@@ -3,15 +3,14 @@
 import itertools
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
-from tracewheel.core.types import Task, canonical_json
-from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task, verified_solutions
+from tracewheel.core.types import Task
+from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task, shortest
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
 from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import WorkspaceEnvironment, play
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.scoring.verifiers import VERIFIERS
 
 CLOCK = itertools.count()
@@ -153,16 +152,8 @@ def test_the_workspace_knows_its_own_solutions(tasks):
 
 
 def test_the_shortest_verified_trace_is_the_known_solution(tasks):
-    task = tasks[0]
-    long = [("list_files", {"path": task.goal["source"]}), *solution(task)]
-    rows = [("long", 1.0, long), ("short", 1.0, solution(task)), ("failed", 0.0, solution(task)[:1])]
-    frame = pd.DataFrame(
-        [
-            {"id": name, "task_id": task.id, "success": won, "messages": canonical_json(play(task, calls))}
-            for name, won, calls in rows
-        ]
-    )
-    assert verified_solutions(frame, {task.id: task}) == {task.id: solution(task)}
+    long, short = [("list_files", {"path": "/"}), *solution(tasks[0])], solution(tasks[0])
+    assert shortest([("b", "task", long), ("c", "task", short), ("a", "other", long)]) == {"task": short, "other": long}
 
 
 def test_probing_does_not_change_the_environment(tasks):
