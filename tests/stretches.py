@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tracewheel.core.files import LARGEST_SETTING
 from tracewheel.traces.compression import BLOCK, ByteStream, is_compressed
-from tracewheel.traces.places import BYTE_ORDER_MARK, Stretch
+from tracewheel.traces.log_file import BYTE_ORDER_MARK
+from tracewheel.traces.places import Stretch
 
 
 def read_stretch(path: Path, stretch: Stretch) -> bytes:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tracewheel.traces.json_cutter import Piece
 
 ROWS_PER_GROUP = 50_000
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Stretch(NamedTuple):
