@@ -78,8 +78,8 @@ class FakeEngine:
 def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, float]:
     """One rollout.
 
-    `busy` is the share of its time in which the engine steps, `busy_of_waiting` that of steps and waits for tools alone: on
-    a loaded machine our own code waits for a processor, too. `open_turns` is the mean number of turns in a step.
+    `busy` is the share of its time in which the engine steps, `busy_of_waiting` that of steps and waits for tools alone.
+    `own_ms_a_step` is the CPU time of the thread that steps the engine. `open_turns` is the mean number of turns in a step.
     """
     renderer = load_renderer(base, "hermes")
     engine = FakeEngine(renderer)
@@ -103,9 +103,9 @@ def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, 
             waited += time.monotonic() - started
 
     WatchedThreads.done = timed  # type: ignore[method-assign]
-    began = time.monotonic()
+    began, cpu = time.monotonic(), time.thread_time()
     found = run_episodes(engine, renderer, config, RolloutPlan(tasks, samples=2, seed=0))  # type: ignore[arg-type]
-    wall = time.monotonic() - began
+    wall, cpu = time.monotonic() - began, time.thread_time() - cpu
     WatchedThreads.done = done  # type: ignore[method-assign]
     assert [len(trajectory.turns) for trajectory in found] == [CALLS] * EPISODES
     return {
@@ -114,6 +114,7 @@ def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, 
         "wall_s": round(wall, 2),
         "busy": round(engine.seconds / wall, 3),
         "busy_of_waiting": round(engine.seconds / (engine.seconds + waited), 3),
+        "own_ms_a_step": round(1e3 * cpu / engine.steps, 2),
         "open_turns": round(engine.turns / engine.steps, 1),
     }
 

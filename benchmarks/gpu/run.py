@@ -31,7 +31,7 @@ PARTS = {"attention": 40, "parity": 60, "throughput": 150, "decode": 80, "kernel
 WHEELS = (
     "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions", "orjson", "rapidfuzz",
     "google-re2", "hyperscan", "phonenumbers", "python-stdnum", "rensa", "gguf", "jsonschema", "jsonschema-specifications",
-    "referencing", "rpds-py", "attrs", "filelock",
+    "referencing", "rpds-py", "attrs", "filelock", "scipy",
 )  # fmt: skip
 MOST_BYTES = 60 << 20
 

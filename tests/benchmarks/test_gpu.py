@@ -73,3 +73,19 @@ def test_an_older_torch_gets_grouped_heads(module, monkeypatch):
     query, key = torch.zeros(3, 4, 2), torch.arange(12.0).view(3, 2, 2)
     varlen.varlen_attn(query, key, key, 0, 0, 3, 3, scale=None, window_size=(-1, 0), enable_gqa=True)
     assert seen["is_causal"] and torch.equal(seen["key"], key.repeat_interleave(2, 1))
+
+
+def test_the_time_of_an_update_is_told_by_kernel(module, monkeypatch):
+    learning = module("learning")
+    monkeypatch.setattr(learning, "SMALL", learning.replace(learning.SMALL, tokens=64, action=8, observation=8))
+    found = learning.kernels("cpu", small=True)
+    assert any(row["kernel"] == "aten::mm" and row["calls"] > 0 for row in found)
+    assert 0.5 < sum(row["share"] for row in found) <= 1.0 and found == sorted(found, key=lambda row: -row["ms"])
+
+
+@pytest.mark.slow
+def test_the_loop_comes_to_its_verdict(module, monkeypatch):
+    run = module("run")
+    monkeypatch.setattr(run.sys, "argv", [])
+    monkeypatch.chdir(ROOT)
+    assert run.loop("cpu", small=True)["gate"]["verdict"] in ("promoted", "refused")

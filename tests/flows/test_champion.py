@@ -13,11 +13,11 @@ from tasks.engine.reading import begin_run
 from tasks.engine.run import Run
 from tasks.tracking.registry import find_champion, register
 from tasks.tracking.tracking import Tracking
+from tests.stretches import read_stretch
 from tracewheel.core.files import read_json
 from tracewheel.lineage.backward import parent_of, trace_back
 from tracewheel.lineage.forward import affected
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
-from tracewheel.traces.places import read_stretch
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.stretches import read_stretch
 from tracewheel.core.fingerprint import digest_file, digest_of
 from tracewheel.core.store import FACTS, Store
 from tracewheel.curation.curated_folder import EPISODES_FILE
@@ -18,7 +19,6 @@ from tracewheel.lineage.forward import affected
 from tracewheel.lineage.graph import Graph, Node, mermaid
 from tracewheel.lineage.log_lines import ingest_of, lines_of
 from tracewheel.lineage.work_folder import WorkFolder, stage_of
-from tracewheel.traces.places import read_stretch
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "data" / "traces"

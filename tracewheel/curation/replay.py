@@ -163,31 +163,13 @@ def no_op_problem(task: Task, environment: Environment) -> str:
     return "solved by doing nothing" if total > 0 else ""
 
 
-def replay_traces(traces: pandas.DataFrame, environment_kind: str) -> tuple[pandas.DataFrame, dict[str, Task]]:
-    """Replay every trace of a frame of Trace records.
-
-    Returns:
-        The frame with the columns `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown`
-        (JSON text), `ended`, `reward_drift`, `observation_drift`, `dropped` (why the trace cannot be
-        used, or ""), `unscored` (why, or ""), `opening` (see `Replay`), `judged` (a judge's score from 0 to 1 in the log,
-        NaN where there is none), `solution` and `difference` (see `Replay`); and the tasks by id. In a recorded environment
-        `success` is the logged reward, else the judge's score, else the similarity to the other successes of the task.
-    """
-    import pandas
-
-    tasks: dict[str, Task] = {}
-    rows = []
-    for row, task in replayed_rows(traces, environment_kind):
-        rows.append(row)
-        if task is not None:
-            tasks.setdefault(task.id, task)
-    columns = list(_row())
-    return pandas.concat([traces.reset_index(drop=True), pandas.DataFrame(rows, columns=columns)], axis=1), tasks
-
-
 def replayed_rows(traces: pandas.DataFrame, environment_kind: str) -> Iterator[tuple[dict[str, Any], Task | None]]:
-    """Replay every trace of a frame: the values that `replay_traces` adds to each row, and the trace's own task.
+    """Replay every trace of a frame: what each row gains, and the trace's own task.
 
+    That is `task_id`, `fingerprint`, `success` (NaN when unscored), `breakdown` (JSON text), `ended`, `reward_drift`,
+    `observation_drift`, `dropped` (why the trace cannot be used, or ""), `unscored` (why, or ""), `opening` (see `Replay`),
+    `judged` (a judge's score from 0 to 1 in the log, NaN where there is none), `solution` and `difference` (see `Replay`). In a
+    recorded environment `success` is the logged reward, else the judge's score, else the similarity to other successes.
     Traces of one task may log its state in different orders of keys, so their tasks differ in that order. The task is None
     for a trace that cannot be used.
     """

@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 from tracewheel.engines.products import Product
+from tracewheel.policy.lora_products import plain_adapter
 
 if TYPE_CHECKING:
     from tracewheel.engines.ragged_cache import RaggedCache
@@ -25,21 +26,7 @@ if TYPE_CHECKING:
 
 def supported(module: Any) -> bool:
     """Whether a module is a plain linear layer, perhaps with one active plain LoRA adapter that is not merged."""
-    if type(module) is torch.nn.Linear:
-        return True
-    if not hasattr(module, "lora_A"):
-        return False
-    from peft.tuners.lora import Linear
-
-    active = [name for name in module.active_adapters if name in module.lora_A]
-    return (
-        type(module) is Linear
-        and type(module.get_base_layer()) is torch.nn.Linear
-        and len(active) == 1
-        and not (module.disable_adapters or module.merged or module.fan_in_fan_out)
-        and active[0] not in module.lora_variant
-        and not module.lora_bias[active[0]]
-    )
+    return type(module) is torch.nn.Linear or plain_adapter(module) is not None
 
 
 class Projection:
@@ -75,8 +62,7 @@ def _adapters(modules: Sequence[Any], dtype: torch.dtype) -> tuple[torch.Tensor 
     """The factors [in, ranks] and [ranks, out] of all adapters, the second with their scaling; None if there are none."""
     downs, ups, outputs = [], [], 0
     for module in modules:
-        if type(module) is not torch.nn.Linear:
-            name = next(name for name in module.active_adapters if name in module.lora_A)
+        if name := plain_adapter(module):
             downs.append(module.lora_A[name].weight.detach())
             ups.append((outputs, module.lora_B[name].weight.detach() * module.scaling[name]))
         outputs += module.out_features

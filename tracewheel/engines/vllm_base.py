@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
@@ -136,15 +136,7 @@ class Session:
         return Generation(self.number, self.turn_ids, self.logprobs, "stop" if stopped else "length", self.versions)
 
 
-class Backend(Protocol):
-    """vLLM with one base, here or behind HTTP."""
-
-    def load(self, policy: PolicyRef) -> AdapterFiles | None:
-        """Load a policy's adapter and check that it is served. Returns None for a policy without one."""
-        ...
-
-
-BackendT = TypeVar("BackendT", bound=Backend)
+BackendT = TypeVar("BackendT", bound=Any)  # `VllmCore` or `VllmServers`
 
 
 class VllmEngineBase(ABC, Generic[BackendT]):

@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 from tracewheel.config import TeacherAdvantageConfig, UpdateSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
@@ -19,6 +16,8 @@ from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import load_for_generation, policy_renderer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from tracewheel.learner.batch import Batch
 
 
@@ -26,7 +25,7 @@ def teacher_logprobs(config: UpdateSections, advantage: TeacherAdvantageConfig) 
     """Load the teacher; returns a function from a batch to its log-probability [B, T] of each action token.
 
     Each row is scored at the temperature it was sampled at, like the policy's own log-probabilities, so that a
-    policy equal to its teacher has advantage 0. Values are 0 off the action mask, without gradient.
+    policy equal to its teacher has advantage 0. Values are 0 off the action mask; no weight has a gradient.
 
     Raises:
         DataError: there is no such teacher.
@@ -38,13 +37,7 @@ def teacher_logprobs(config: UpdateSections, advantage: TeacherAdvantageConfig) 
     if advantage.adapter is not None and not Path(advantage.adapter).is_dir():
         raise DataError(f"learner.advantage.adapter: {advantage.adapter}: no such folder")
     model = load_for_generation(config.policy, PolicyRef(base, advantage.adapter)).requires_grad_(False)
-    layout = config.learner.layout
-
-    def score(batch: Batch) -> Tensor:
-        with torch.no_grad():
-            return action_logprobs(model, batch, layout=layout)[0]
-
-    return score
+    return lambda batch: action_logprobs(model, batch, layout=config.learner.layout)[0]
 
 
 def _check_same_tokens(config: UpdateSections, base: str) -> None:

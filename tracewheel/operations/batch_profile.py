@@ -144,7 +144,7 @@ class Profiler:
         self.profile = BatchProfile()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take rows as `replay_traces` gives them."""
+        """Take rows of traces with what `replayed_rows` adds."""
         for row in rows:
             self.profile.kept += 1
             self.profile.by_format[row["format"]] = self.profile.by_format.get(row["format"], 0) + 1

@@ -43,46 +43,46 @@ class _AdaptedLinear(torch.autograd.Function):
         return of_states, None, None, (of_low.T @ rows).float(), (given.T @ low).float() * ctx.scaling, None
 
 
+def plain_adapter(module: Any) -> str | None:
+    """The one active adapter of a plain LoRA layer over a plain linear one, not merged; None of any other layer."""
+    from peft.tuners.lora import Linear
+
+    if type(module) is not Linear or type(module.get_base_layer()) is not torch.nn.Linear:
+        return None
+    active = [name for name in module.active_adapters if name in module.lora_A]
+    if len(active) != 1 or module.disable_adapters or module.merged or module.fan_in_fan_out:
+        return None
+    return None if active[0] in module.lora_variant or module.lora_bias[active[0]] else active[0]
+
+
 def fuse_adapters(model: Any) -> Any:
     """Let the plain LoRA layers of a PEFT model compute in half precision where their base does; returns the model.
 
     What is not plain stays PEFT's: a base in float32 or partitioned by ZeRO, dropout, DoRA, several adapters at once.
     """
-    from peft.tuners.lora import Linear
-
     for module in model.modules():
-        if type(module) is Linear and type(module.get_base_layer()) is torch.nn.Linear:
+        if hasattr(module, "lora_A"):
             module.forward = functools.partial(_forward, module)
     return model
 
 
 def _forward(module: Any, states: Tensor, *given: Any, **named: Any) -> Tensor:
-    factors = _factors(module, states) if not (given or named) else None
-    if factors is None:
-        theirs: Tensor = type(module).forward(module, states, *given, **named)
-        return theirs
-    base = module.get_base_layer()
-    made: Tensor = _AdaptedLinear.apply(states, base.weight, base.bias, *factors)  # type: ignore[no-untyped-call]
-    return made
+    name = plain_adapter(module)
+    if name and not (given or named) and _computed_here(module, states, name):
+        base, scaling = module.get_base_layer(), module.scaling[name]
+        factors = module.lora_A[name].weight, module.lora_B[name].weight
+        made: Tensor = _AdaptedLinear.apply(states, base.weight, base.bias, *factors, scaling)  # type: ignore[no-untyped-call]
+        return made
+    theirs: Tensor = type(module).forward(module, states, *given, **named)
+    return theirs
 
 
-def _factors(module: Any, states: Tensor) -> tuple[Tensor, Tensor, float] | None:
-    """The active adapter's factors [R, C] and [F, R] and its scaling; None where PEFT computes the layer."""
-    active = [name for name in module.active_adapters if name in module.lora_A]
-    weight = module.get_base_layer().weight
-    if (
-        len(active) != 1
-        or module.disable_adapters
-        or module.merged
-        or active[0] in module.lora_variant
-        or module.lora_bias[active[0]]
-        or (module.training and type(module.lora_dropout[active[0]]) is not torch.nn.Identity)
-        or weight.requires_grad
-        or states.dtype not in (torch.bfloat16, torch.float16)
-        or weight.dtype != states.dtype
-    ):
-        return None
-    down, up = module.lora_A[active[0]].weight, module.lora_B[active[0]].weight
-    if down.dtype != torch.float32 or any(hasattr(each, "ds_id") for each in (weight, down, up)):
-        return None
-    return down, up, module.scaling[active[0]]
+def _computed_here(module: Any, states: Tensor, name: str) -> bool:
+    base, down = module.get_base_layer().weight, module.lora_A[name].weight
+    return (
+        states.dtype == base.dtype in (torch.bfloat16, torch.float16)
+        and down.dtype == torch.float32
+        and not base.requires_grad
+        and not (module.training and type(module.lora_dropout[name]) is not torch.nn.Identity)
+        and not any(hasattr(each, "ds_id") for each in (base, down, module.lora_B[name].weight))
+    )

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracewheel.core.files import LARGEST_SETTING
-from tracewheel.traces.compression import BLOCK, ByteStream, is_compressed
 from tracewheel.traces.hash_index import hash_of
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from tracewheel.traces.json_cutter import Piece
 
 ROWS_PER_GROUP = 50_000
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Stretch(NamedTuple):
@@ -177,21 +174,3 @@ def _rows(part: Path, column: str, values: Collection[str]) -> Iterator[dict[str
             chosen = compute.is_in(file.read_row_group(group, columns=[column])[column], wanted)
             if compute.any(chosen).as_py():
                 yield from file.read_row_group(group).filter(chosen).to_pylist()
-
-
-def read_stretch(path: Path, stretch: Stretch) -> bytes:
-    """The bytes of a stretch, of a compressed file uncompressed.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with ByteStream(path, 0 if is_compressed(path) else stretch.offset, expansion=LARGEST_SETTING) as stream:
-        left = stretch.offset if is_compressed(path) else 0
-        while left and (block := stream.read(min(left, BLOCK))):
-            left -= len(block)
-        found = b""
-        while len(found) < stretch.size and (block := stream.read(stretch.size - len(found))):
-            found += block
-            if stretch.offset == 0 and found.startswith(BYTE_ORDER_MARK):
-                found = found.removeprefix(BYTE_ORDER_MARK)  # which readers do not count
-    return found

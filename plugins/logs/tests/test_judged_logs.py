@@ -7,7 +7,7 @@ import pytest
 
 from tests.tracewheel.curation.test_judged import curated
 from tracewheel.config import IngestConfig
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 from tracewheel.traces.ingest import ingest
 
 ITEMS = ["tea", "salt", "rope", "ink", "wax", "oil", "soap", "rice", "wine", "nails"]
@@ -62,5 +62,5 @@ def test_a_judgement_of_several_turns_is_not_used(tmp_path, words, judged):
     ingest(IngestConfig(paths=(str(tmp_path / "log.jsonl"),)), tmp_path / "ingested")
     traces = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
     assert json.loads(traces["info"][0])["judged"] == 1.0
-    turns = recorded_traces(traces, "recorded:somewhere", success={"t": 1.0})
+    turns = recorded_episodes(traces, "recorded:somewhere", success={"t": 1.0})[0]
     assert [json.loads(info).get("judged") for info in turns["info"]] == judged

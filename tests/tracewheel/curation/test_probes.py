@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tracewheel.core.types import Task
-from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task
+from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task, shortest
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
+from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.scoring.verifiers import VERIFIERS
 
@@ -148,6 +149,11 @@ def test_the_workspace_knows_its_own_solutions(tasks):
     assert probe_task(impossible).verdict == GOLD
     hollow = replace(tasks[0], initial_state={"folders": [""], "files": {tasks[0].goal["manifest"]: "[]"}})
     assert probe_task(hollow).verdict == NO_OP and no_op_problem(hollow, WorkspaceEnvironment()) == NO_OP
+
+
+def test_the_shortest_verified_trace_is_the_known_solution(tasks):
+    long, short = [("list_files", {"path": "/"}), *solution(tasks[0])], solution(tasks[0])
+    assert shortest([("b", "task", long), ("c", "task", short), ("a", "other", long)]) == {"task": short, "other": long}
 
 
 def test_probing_does_not_change_the_environment(tasks):

@@ -8,9 +8,10 @@ import random
 import pandas
 import pytest
 
+from tests.replaying import replay_traces
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trace
-from tracewheel.curation.replay import no_op_problem, replay_trace, replay_traces
+from tracewheel.curation.replay import no_op_problem, replay_trace
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task, workspace_task

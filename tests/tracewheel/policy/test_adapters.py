@@ -266,6 +266,3 @@ def test_a_model_of_the_hub_keeps_the_commit_at_which_it_was_found(base, tmp_pat
     write_adapter(model, tmp_path / "adapter", "default", "org/tiny@other", version=1)
     written = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     assert (written["base_model_name_or_path"], written["revision"]) == ("org/tiny", commits["other"])
-    (cached / "snapshots" / commits["main"] / "model.safetensors").unlink()
-    with pytest.raises(DataError, match="the hub does not answer"):
-        base_folder("org/tiny")  # a download that was cut off goes on

@@ -41,9 +41,9 @@ class _Stretch:
         return calls_in(self.rest)
 
 
-def recorded_traces(
+def recorded_episodes(
     traces: pandas.DataFrame, kind: str, *, by: By = "turn", success: Mapping[str, float] | None = None
-) -> pandas.DataFrame:
+) -> tuple[pandas.DataFrame, dict[str, Any]]:
     """Add the `environment` to trace records from which the recorded environment `kind` makes and replays tasks.
 
     - By "turn", a trace gives one record for each user message, with `-turn<n>` appended to its `id`. The record ends
@@ -64,17 +64,11 @@ def recorded_traces(
         kind: `recorded:PATH`.
         by: One record for each turn or for each episode.
         success: Outcome by trace id, instead of the logged one; 1 is a success.
-    """
-    return recorded_episodes(traces, kind, by=by, success=success)[0]
 
-
-def recorded_episodes(
-    traces: pandas.DataFrame, kind: str, *, by: By = "turn", success: Mapping[str, float] | None = None
-) -> tuple[pandas.DataFrame, dict[str, Any]]:
-    """The records of `recorded_traces`, and what became of the traces.
-
-    The counts: `by`; `traces` by their outcome (`success`, `failure`, `unknown`), and `traces_used`, those with a record, in
-    the same way; `records`; and `left_out`: the user messages (or traces) without a record, by reason.
+    Returns:
+        The records, and what became of the traces: `by`; `traces` by their outcome (`success`, `failure`, `unknown`), and
+        `traces_used`, those with a record, in the same way; `records`; and `left_out`: the user messages (or traces) without
+        a record, by reason.
     """
     import pandas
 

@@ -81,7 +81,15 @@ def pieces() -> set[str]:
     heads |= {', "text": "', ', "option": "', "}}\n</tool_call>"}
     said = {*fixed_text([*ORDERS.values(), *WORDINGS]), BY_PAGE, *SAID}
     tools = [TOOLS[name] for name in TOOL_NAMES]
-    return {*words, *numbers, *syntax, *heads, *said, *string.ascii_letters, *chat_pieces(SYSTEM_PROMPT, tools, INVENTED, "text")}
+    return {
+        *words,
+        *numbers,
+        *syntax,
+        *heads,
+        *said,
+        *string.ascii_letters,
+        *chat_pieces(SYSTEM_PROMPT, tools, INVENTED, "text"),
+    }
 
 
 def _answer(question: str, reply: str) -> Conversation:
@@ -146,7 +154,9 @@ def _press(rng: random.Random) -> Conversation:
 def _write(rng: random.Random) -> Conversation:
     """Fields with labels, filled in the order of the page, whatever that of the orders."""
     page, orders, calls = Paper(SYSTEM_PROMPT), [], []
-    labels = rng.sample(["Username", "Password", "Verify password", "Genre", "Director", "Year", *paper.ROWS], rng.randint(1, 3))
+    labels = rng.sample(
+        ["Username", "Password", "Verify password", "Genre", "Director", "Year", *paper.ROWS], rng.randint(1, 3)
+    )
     for label in labels:
         page.text(label)
         text = _name(rng)

@@ -23,7 +23,12 @@ from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
 from tracewheel_web.miniwob.paper import PAGES
 from tracewheel_web.scripted import Agent, Seen
 
-RECURRING, ATTEMPTS, USERS, ONE_OFF = 6, 4, 12, 10  # tasks of a page that recur, how often, of how many users; tasks that do not
+RECURRING, ATTEMPTS, USERS, ONE_OFF = (
+    6,
+    4,
+    12,
+    10,
+)  # tasks of a page that recur, how often, of how many users; tasks that do not
 AT_ONCE = 6
 MODEL = "web-agent-2026-11"
 HELD_OUT_PAGES = ("click-scroll-list", "enter-password")  # no log and no base text is of them

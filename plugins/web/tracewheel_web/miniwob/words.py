@@ -10,10 +10,26 @@ from tracewheel_web.miniwob.server import html_folder
 LISTS = re.compile(r"ui_utils\.(\w+) = \[(.*?)\]", re.DOTALL)
 QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 BUTTONS = ("submit", "okay", "ok", "yes", "no", "cancel", "next", "previous")
-GENRES = (
-    "action adventure comedy crime drama fantasy historical horror mystery paranoid political romance saga satire surreal "
-    "thriller urban western"
-).split()
+GENRES = [
+    "action",
+    "adventure",
+    "comedy",
+    "crime",
+    "drama",
+    "fantasy",
+    "historical",
+    "horror",
+    "mystery",
+    "paranoid",
+    "political",
+    "romance",
+    "saga",
+    "satire",
+    "surreal",
+    "thriller",
+    "urban",
+    "western",
+]
 CHARACTERS = "qwertyuiopasdfghjklzxcvbnmQWERTYUIOPASDFGHJKLZXCVBNM1234567890"
 
 

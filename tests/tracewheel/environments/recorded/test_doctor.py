@@ -5,10 +5,10 @@ import json
 import pandas as pd
 import pytest
 
+from tests.replaying import replay_traces
 from tracewheel.config import RetrainConfig
 from tracewheel.core.files import read_table, write_records
-from tracewheel.curation.replay import replay_traces
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 from tracewheel.report.doctor import RunRecords, examine, read_iteration
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 from tracewheel.scoring.score import score
@@ -24,7 +24,7 @@ def recorded(logs, make_recording):
     more = [("user", "What is left?"), ("stock", {"item": "tea"}, "1"), ("stock", {"item": "pie"}, says_so), ("say", "One.")]
     traces = pd.DataFrame([logs.record("win", logs.conversation(*first, *more), task="x", outcome=1.0)])
     kind, _ = make_recording(traces)
-    _, tasks = replay_traces(recorded_traces(traces, kind), kind)
+    _, tasks = replay_traces(recorded_episodes(traces, kind)[0], kind)
     return kind, next(task for task in tasks.values() if task.prompt == "What is left?")
 
 

@@ -5,13 +5,14 @@ import json
 import pandas as pd
 import pytest
 
+from tests.replaying import replay_traces
 from tracewheel.core.errors import DataError
 from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task, Trace
-from tracewheel.curation.replay import judge, replay_traces
+from tracewheel.curation.replay import judge
 from tracewheel.environments import OpeningProvider, Solver, make_environment
 from tracewheel.environments.recorded.calls import calls_in
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 
 TEA = {"item": "tea"}
 
@@ -178,13 +179,13 @@ def test_a_changed_recording_is_read_again(make_recording, logs):
 def test_failed_and_successful_traces_are_scored_by_their_calls(make_recording, logs):
     kind, _ = make_recording(logs.shop())
     known = dict(zip(logs.shop()["id"], logs.shop()["outcome"], strict=True))
-    rows = recorded_traces(logs.shop().assign(outcome=None), kind, by="episode", success=known)
+    rows = recorded_episodes(logs.shop().assign(outcome=None), kind, by="episode", success=known)[0]
     replayed, tasks = replay_traces(rows, kind)
     assert dict(zip(replayed["id"], replayed["success"], strict=True)) == pytest.approx(
         {"a-win": float("nan"), "a-loss": 1 / 3, "a-long": 2 / 3, "b-win": float("nan")}, nan_ok=True
     ), "no trace is judged against itself"
     assert dict(zip(replayed["id"], replayed["solution"], strict=True)) == {name: known[name] == 1.0 for name in known}
-    rewarded, _ = replay_traces(recorded_traces(logs.shop(), kind, by="episode"), kind)
+    rewarded, _ = replay_traces(recorded_episodes(logs.shop(), kind, by="episode")[0], kind)
     assert rewarded["success"].tolist() == logs.shop()["outcome"].tolist(), "the log's own reward comes first"
     assert not replayed["observation_drift"].any() and len(tasks) == 2
     assert set(rows["session"]) == {"task two", "task all"}, "attempts at one task are linked"
@@ -200,7 +201,7 @@ def test_each_turn_of_a_conversation_is_a_task(make_recording, logs):
         ]
     )
     kind, _ = make_recording(traces)
-    rows = recorded_traces(traces, kind, by="turn")
+    rows = recorded_episodes(traces, kind, by="turn")[0]
     assert sorted(rows["id"]) == ["loss-turn0", "loss-turn1", "win-turn0", "win-turn1"]
     assert rows["outcome"].isna().all(), "a reward is for the whole"
     replayed, tasks = replay_traces(rows, kind)
@@ -215,8 +216,8 @@ def test_each_turn_of_a_conversation_is_a_task(make_recording, logs):
 def test_a_turn_without_a_success_is_not_a_task(make_recording, logs):
     traces = logs.shop()
     kind, _ = make_recording(traces)
-    assert recorded_traces(traces[traces["id"] == "a-loss"], kind).empty
-    assert len(recorded_traces(traces[traces["id"] == "a-loss"], kind, success={"a-loss": 1.0})) == 1
+    assert recorded_episodes(traces[traces["id"] == "a-loss"], kind)[0].empty
+    assert len(recorded_episodes(traces[traces["id"] == "a-loss"], kind, success={"a-loss": 1.0})[0]) == 1
 
 
 def test_every_call_of_the_airline_gets_its_logged_reply(make_recording, airline):
@@ -224,7 +225,7 @@ def test_every_call_of_the_airline_gets_its_logged_reply(make_recording, airline
     kind, about = make_recording(airline)
     logged = [json.loads(text) for text in airline["messages"]]
     assert about["calls"] == sum(len(message.get("tool_calls") or []) for messages in logged for message in messages) == 621
-    rows = recorded_traces(airline, kind, by="episode")
+    rows = recorded_episodes(airline, kind, by="episode")[0]
     found = 0
     for row in rows.to_dict("records"):
         trace = Trace.from_record({str(name): value for name, value in row.items()})
@@ -240,7 +241,7 @@ def test_every_call_of_the_airline_gets_its_logged_reply(make_recording, airline
 
 def test_a_changed_call_of_the_airline_is_unrecorded(make_recording, airline):
     kind, _ = make_recording(airline)
-    rows = recorded_traces(airline, kind, by="episode")
+    rows = recorded_episodes(airline, kind, by="episode")[0]
     changed = 0
     for row in rows.to_dict("records"):
         logged, messages = json.loads(row["environment"]), json.loads(row["messages"])
@@ -261,9 +262,9 @@ def test_a_changed_call_of_the_airline_is_unrecorded(make_recording, airline):
 def test_the_airline_gives_tasks_and_scores(make_recording, airline):
     kind, about = make_recording(airline)
     assert about["shared_world"] and about["agreement"] == 1.0
-    replayed, tasks = replay_traces(recorded_traces(airline, kind, by="episode"), kind)
+    replayed, tasks = replay_traces(recorded_episodes(airline, kind, by="episode")[0], kind)
     assert len(tasks) == 25 and not replayed["observation_drift"].any()
     assert replayed["success"].tolist() == airline["outcome"].tolist() and replayed["success"].sum() == 31
-    turns, turn_tasks = replay_traces(recorded_traces(airline, kind), kind)
+    turns, turn_tasks = replay_traces(recorded_episodes(airline, kind)[0], kind)
     assert len(turn_tasks) == 100 and turns["solution"].all()
     assert turns["success"].isna().all(), "each is the only success of its task: no evidence"

@@ -6,12 +6,12 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
+from tests.replaying import replay_traces
 from tracewheel.config import RetrainConfig, RolloutConfig
 from tracewheel.core.types import Trace
 from tracewheel.curation.agent_flan import DECLINE
 from tracewheel.curation.curate import curate
-from tracewheel.curation.replay import replay_traces
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 from tracewheel.learner.warm_start.demonstrations import demonstration_examples
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
@@ -27,7 +27,7 @@ def turns(logs, make_recording):
     said = [("user", "Two teas."), *logs.bought[:2], ("say", GREETING), ("user", "What is left?"), logs.bought[2]]
     traces = pd.DataFrame([logs.record("win", logs.conversation(*said, ("say", "One.")), task="x", outcome=1.0)])
     kind, _ = make_recording(traces)
-    rows, tasks = replay_traces(recorded_traces(traces, kind), kind)
+    rows, tasks = replay_traces(recorded_episodes(traces, kind)[0], kind)
     return rows, {task.prompt: task for task in tasks.values()}
 
 
@@ -130,7 +130,7 @@ def test_each_turn_of_a_conversation_with_several_tasks_is_learnt_once(turns, re
 def test_no_turn_of_the_airline_is_learnt_twice(make_recording, airline, renderer):
     """100 tasks from 29 conversations; the agent's turns are counted independently here."""
     kind, _ = make_recording(airline)
-    rows, _ = replay_traces(recorded_traces(airline, kind), kind)
+    rows, _ = replay_traces(recorded_episodes(airline, kind)[0], kind)
     spoke = 0
     for text in rows["messages"]:
         messages = json.loads(text)

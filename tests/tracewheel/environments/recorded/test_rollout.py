@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from tests.replaying import replay_traces
 from tracewheel.config import RolloutConfig, RubricConfig
-from tracewheel.curation.replay import replay_traces
-from tracewheel.environments.recorded.traces import recorded_traces
+from tracewheel.environments.recorded.traces import recorded_episodes
 from tracewheel.rollout.rollout import RolloutPlan, rollout_metrics, run_episodes
 from tracewheel.scoring.rubric import Rubric
 
@@ -18,7 +18,7 @@ def task(logs, make_recording):
     said = [("user", "Two teas."), *logs.bought[:2], ("say", "Anything else?"), ("user", "What is left?"), logs.bought[2]]
     traces = pd.DataFrame([logs.record("win", logs.conversation(*said, ("say", "One.")), task="x", outcome=1.0)])
     kind, _ = make_recording(traces)
-    _, tasks = replay_traces(recorded_traces(traces, kind), kind)
+    _, tasks = replay_traces(recorded_episodes(traces, kind)[0], kind)
     return next(task for task in tasks.values() if task.prompt == "What is left?")
 
 
