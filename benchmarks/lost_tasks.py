@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--tokens", type=int, default=176_000)
+    parser.add_argument("--tokens", type=int, default=110_000)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-lost-tasks"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -246,7 +246,7 @@ def rate_of(found: dict[str, list[Any]]) -> float:
 
 
 def table_of(results: dict[str, Any]) -> str:
-    """The tables in Markdown: success by seed, what it cost, and each method minus rejection sampling."""
+    """Markdown: what was done, success by seed and what it cost, and each method minus rejection sampling."""
     seeds = sorted({seed for by_seed in results.values() for seed in by_seed}, key=int)
     rates = {name: {seed: rate_of(found["tasks"]) for seed, found in of.items()} for name, of in results.items()}
     equal = {
@@ -262,7 +262,8 @@ def table_of(results: dict[str, Any]) -> str:
         cost = [f"{means[0] / 1000:.0f}k", f"{means[1]:.0f}"] if loops else ["-", "-"]
         rows.append([name, *each, f"{fmean(rates[name].values()):.3f}", f"{fmean(equal[name].values()):.3f}", *cost, *lost])
     head = ["method", *(f"seed {seed}" for seed in seeds), "mean", "at equal CPU", "tokens", "CPU s", "lost first", "lost last"]
-    text = table(head, rows)
+    about = str(__doc__).split("\n\n", 2)[2].strip()
+    text = f"# Lost tasks\n\nWritten by `benchmarks/lost_tasks.py`. {about}\n\n{table(head, rows)}"
     for title, of in (("equal sampled tokens", rates), ("equal CPU seconds", equal)):
         differences = {}
         for name in of:
