@@ -23,6 +23,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
+    "OPENBLAS_NUM_THREADS": "1",  # threads that wait awake for small matrices slow everything else
 }
 APPS = ("flwr-clientapp", "flwr-serverapp")
 START_SECONDS, END_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.5
