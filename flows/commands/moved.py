@@ -35,6 +35,7 @@ WHEELS = {
     "export-gguf": "lab",
     "export-openlineage": "lab",
     "export-traces": "lab",
+    "federated": "federated",
     "merge": "lab",
     "preview": "lab",
     "train-reward-model": "lab",
@@ -55,6 +56,6 @@ def moved(words: Sequence[str]) -> str:
     if first in WHEELS:
         from flows.commands.command import find_commands
 
-        if not any(command.name == first for command in find_commands(first)):
+        if not any(command.name.split()[0] == first for command in find_commands(first)):
             return f"tracewheel {first} is in the wheel tracewheel-{WHEELS[first]}, which is not installed: make setup-plugins"
     return ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +32,10 @@ from tracewheel import (
     read_json,
     warm_start,
 )
+from tracewheel_federated.client_work import Client
 from tracewheel_federated.commands.simulate import run as simulate
+from tracewheel_federated.server_work import Server
+from tracewheel_federated.settings import ClientConfig, FederationConfig
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
 FAMILIES = ("content", "list", "pattern", "prefix")
@@ -50,12 +54,17 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--federated-only", action="store_true")
+    parser.add_argument(
+        "--in-process", action="store_true", help="the same steps without Flower, for a machine with little time"
+    )
     options = parser.parse_args()
     prepare_environment(None)
     study = Study(options)
     study.write()
-    result = simulate(Namespace(federation=str(study.file), debug=False))
-    print(json.dumps(result), flush=True)
+    if options.in_process:
+        study.play()
+    else:
+        print(json.dumps(simulate(Namespace(federation=str(study.file)))), flush=True)
     print(json.dumps(study.table(), indent=2), flush=True)
 
 
@@ -106,6 +115,26 @@ class Study:
             "clients": [str(self.out / f"{name}.yaml") for name in self.names],
         }
         self.file.write_text(yaml.safe_dump(federation, sort_keys=False))
+
+    def play(self) -> None:
+        """The federation's steps one after the other in this process; files stand in for messages."""
+        server = Server(FederationConfig.load(self.file))
+        clients = {name: Client(ClientConfig.load(self.out / f"{name}.yaml")) for name in self.names}
+        while step := server.next_step():
+            folder = Path(step["folder"])
+            for name, client in clients.items():
+                own = client.out / "rounds" / f"by-{self.options.split}" / folder.name
+                own.mkdir(parents=True, exist_ok=True)
+                for file in ("order.json", "global.safetensors"):
+                    shutil.copyfile(folder / file, own / file)
+                client.carry_out(own)
+                sent = folder / "answers" / name
+                sent.mkdir(parents=True, exist_ok=True)
+                for file in ("answer.json", "adapter.safetensors"):
+                    if (own / file).is_file():
+                        shutil.copyfile(own / file, sent / file)
+            server.close(folder)
+            print(folder.name, flush=True)
 
     def table(self) -> dict[str, Any]:
         """Success by house of the base, each house alone, federated and centralised; and what the federation sent."""

@@ -23,9 +23,10 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
+    "OPENBLAS_NUM_THREADS": "1",  # threads that wait awake for small matrices slow everything else
 }
 APPS = ("flwr-clientapp", "flwr-serverapp")
-START_SECONDS, END_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.5
+START_SECONDS, END_SECONDS, POLL_SECONDS, ASK_SECONDS = 120.0, 15.0, 0.5, 120.0
 # A bundle is asked for by `flwr run`; what is in it is never run (`flower/own_app.py`).
 BUNDLE = """[project]
 name = "tracewheel-federated"
@@ -85,18 +86,22 @@ def run_rounds(settings: FederationConfig) -> None:
         InfrastructureError: the server's app failed; its log says why.
     """
     home = Path(settings.out) / "flower"
+    ended = home / "ended"
+    ended.unlink(missing_ok=True)
     started = json.loads(_flwr(home, "run", str(home / "bundle"), "here", "--format", "json"))
     if not started.get("success"):
         raise InfrastructureError(f"Flower did not start the federation: {started.get('error-message', started)}")
-    number = started["run-id"]
-    while True:
-        status = json.loads(_flwr(home, "list", "--run-id", str(number), "here", "--format", "json"))["runs"][0]["status"]
-        if status.startswith("finished"):
-            break
+    asked = time.monotonic()
+    while not ended.is_file():
         time.sleep(POLL_SECONDS)
-    if "completed" not in status:
+        if time.monotonic() - asked > ASK_SECONDS:  # an app that was killed leaves no word
+            asked = time.monotonic()
+            runs = json.loads(_flwr(home, "list", "--run-id", str(started["run-id"]), "here", "--format", "json"))["runs"]
+            if runs[0]["status"].startswith("finished") and not ended.is_file():
+                ended.write_text(runs[0]["status"])
+    if problem := ended.read_text():
         raise InfrastructureError(
-            f"the federation ended as {status}: {home / 'serverapp.log'} says why; the command goes on where it was"
+            f"the federation ended: {problem}; {home / 'serverapp.log'} has more. Start it again to go on"
         )
 
 

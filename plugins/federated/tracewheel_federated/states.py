@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracewheel import DataError, RetrainConfig, WarmStartSections, load_base, produce_whole, save_adapter, warm_start
+from tracewheel import DataError, produce_whole
 from tracewheel_federated.low_rank import Adapter, Array
+
+if TYPE_CHECKING:
+    from tracewheel import RetrainConfig
 
 FACTORS = 2.0  # how much larger than the global adapter a file from outside may be
 WEIGHTS = "adapter/adapter_model.safetensors"
@@ -44,6 +47,8 @@ def write_adapter(adapter: Adapter, file: Path) -> None:
 
 def untrained(config: RetrainConfig, out: Path) -> Path:
     """A state with an adapter that changes nothing yet; made once."""
+    from tracewheel import WarmStartSections, warm_start
+
     sections = WarmStartSections.of(config)
     if not out.is_dir():
         produce_whole(out, lambda folder: warm_start(sections, folder, folder, "none"))
@@ -82,6 +87,8 @@ def load_into(model: Any, adapter: Adapter) -> None:
 
 def _write(config: RetrainConfig, form: Path, adapter: Mapping[str, Array], out: Path, version: int) -> dict[str, Any]:
     from peft import PeftModel
+
+    from tracewheel import load_base, save_adapter
 
     model = PeftModel.from_pretrained(load_base(config.policy, config.policy.base), form / "adapter")
     load_into(model, adapter)
