@@ -10,7 +10,6 @@ from plugins.web.tests.conftest import opened
 from tracewheel import BridgeFailure
 
 
-
 def chromium_processes():
     return [child for child in psutil.Process().children(recursive=True) if "chrom" in child.name()]
 
