@@ -117,10 +117,10 @@ WHEELS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
         "reward_model": LAB,
     },
-    "log format": dict.fromkeys(_LOG_FORMATS, LOGS),
+    "log format": {**dict.fromkeys(_LOG_FORMATS, LOGS), **dict.fromkeys(("osworld", "playwright_trace"), WEB)},
     "log file": {"eval": LOGS},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
-    "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
+    "world": {**dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS), "miniwob": WEB},
 }
 
 
