@@ -118,11 +118,11 @@ WHEELS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("judge", "relative_judge"), GRADERS),
         "reward_model": LAB,
     },
-    "log format": dict.fromkeys(_LOG_FORMATS, LOGS),
+    "log format": {**dict.fromkeys(_LOG_FORMATS, LOGS), **dict.fromkeys(("osworld", "playwright_trace"), WEB)},
     "log file": {"eval": LOGS},
     "audit": {"graders": GRADERS},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
-    "world": dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS),
+    "world": {**dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS), "miniwob": WEB},
 }
 
 

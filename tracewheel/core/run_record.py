@@ -65,7 +65,7 @@ def lineage_of_start(record: Path, inputs: dict[str, str], config: dict[str, Any
     state.write(record)
     return {
         "schema": SCHEMA,
-        "started": _now(),
+        "started": clock.written(),
         **state.values,
         "inputs": inputs,
         "packages": package_versions(PACKAGES),
@@ -83,7 +83,7 @@ def note_resumed(record: Path, lineage: dict[str, Any], *, threads: int | None) 
     state = _State.now(threads, f"-{len(lineage['resumed']) + 1}")
     if any(_comparable(state.values[name]) != _comparable(before[name]) for name in STATES):
         state.write(record)
-        resumed = [*lineage["resumed"], {"at": _now(), **state.values}]
+        resumed = [*lineage["resumed"], {"at": clock.written(), **state.values}]
         write_whole(record / "lineage.json", json.dumps({**lineage, "resumed": resumed}, indent=2) + "\n")
 
 
@@ -134,10 +134,6 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _comparable(item) for name, item in value.items() if name != "file"}
     return value
-
-
-def _now() -> str:
-    return clock.written()
 
 
 CONFIG_FILE, LINEAGE_FILE, START_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "start.json", "summary.json"

@@ -79,7 +79,7 @@ class RunState:
                 "stage": "",
                 "starts": before.get("starts", 0) + 1,
                 "failures": before.get("failures", NO_FAILURES),
-                "started": _now(),
+                "started": clock.written(),
                 "process": os.getpid(),
                 "host": socket.gethostname(),
                 "flow_run": flow_run,
@@ -107,7 +107,7 @@ class RunState:
         """The run has ended. Nothing is written for a run that never had the store, or that has left no record."""
         if self._values is None or not self._path.parent.is_dir():
             return
-        values = {**self._values, "state": state, "message": message, "ended": _now()}
+        values = {**self._values, "state": state, "message": message, "ended": clock.written()}
         if state != STOPPED:
             values["failures"] = _one_more(values) if state == FAILED else NO_FAILURES
         self._write(values)
@@ -146,7 +146,3 @@ def _one_more(values: dict[str, Any]) -> dict[str, Any]:
 
 def _json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2) + "\n"
-
-
-def _now() -> str:
-    return clock.written()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracewheel.core.forks import ancestry, read_forks, rows
 from tracewheel.core.types import canonical_json
-from tracewheel.dashboard.transcript import Step, text_of, transcript_of, turns_at
+from tracewheel.dashboard.transcript import Step, listed, text_of, transcript_of, turns_at
 
 REASONS = {
     "": "the first conversation",
@@ -103,14 +103,14 @@ def branches_of(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], fi
         first: Number of the first branch that has `steps`.
         shown: How many have.
     """
-    stored = [each for each in _listed(found.get("branches")) if isinstance(each, Mapping)]
+    stored = [each for each in listed(found.get("branches")) if isinstance(each, Mapping)]
     stored = [
-        {**each, "messages": [one for one in _listed(each.get("messages")) if isinstance(one, Mapping)]} for each in stored
+        {**each, "messages": [one for one in listed(each.get("messages")) if isinstance(one, Mapping)]} for each in stored
     ]
     every = [each["messages"] for each in stored]
     numbers: dict[str, int] = {}
     keys = [[numbers.setdefault(_key(message), len(numbers)) for message in messages] for messages in every]
-    turns = _listed(found.get("turns"))
+    turns = listed(found.get("turns"))
     made: list[Branch] = []
     for number, branch in enumerate(stored):
         own = turns_at(branch, len(turns))
@@ -142,8 +142,8 @@ def rows_of(found: Mapping[str, Any]) -> list[Row]:
     paths = rows(forks, len(mask))
     if len(paths) < 2:
         return []
-    turns = _listed(found.get("turns"))
-    branches = [turns_at(each, len(turns)) for each in _listed(found.get("branches")) if isinstance(each, Mapping)]
+    turns = listed(found.get("turns"))
+    branches = [turns_at(each, len(turns)) for each in listed(found.get("branches")) if isinstance(each, Mapping)]
     pieces = [ancestry(forks, len(mask), path[-1]) for path in paths]
     seen: set[int] = set()
     made: list[Row] = []
@@ -251,7 +251,3 @@ def _shared_tokens(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, in
         if stop != end:
             break
     return found
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -15,6 +15,7 @@ from tracewheel.core.foreign_folder import read_file
 from tracewheel.dashboard.branches import Branch
 from tracewheel.dashboard.road import Station
 from tracewheel.dashboard.text import seen
+from tracewheel.dashboard.transcript import listed
 
 WIDE, HIGH, GAP, DROP = 222, 110, 34, 34
 MOST_FRAMES, MOST_BYTES = 60, 1 << 20
@@ -139,26 +140,22 @@ def _numbers(branch: Branch) -> str:
     return ", ".join(str(at + 1) for at in branch.turns)
 
 
-def film(state: Any, settings: Mapping[str, Any]) -> Markup:
-    """The film strip of an episode whose final state lists `pictures`; empty without.
+def film(state: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pictures that the final state of an episode lists under `pictures`, as data that a page holds; empty without.
 
     Each has its digest (`picture`), its `size`, and `at`, where the agent acted on what is to be seen. The files lie in the
     folder of the environment's argument `screenshots`; what is not there is left out.
     """
     folder = ((settings.get("environment") or {}).get("args") or {}).get("screenshots")
-    listed = state.get("pictures") if isinstance(state, Mapping) and folder else None
-    return Markup("").join(_frame(Path(folder), each) for each in (listed if isinstance(listed, list) else [])[:MOST_FRAMES])
+    pictures = listed(state.get("pictures")) if isinstance(state, Mapping) and folder else []
+    return [*filter(None, (_frame(Path(folder), each) for each in pictures[:MOST_FRAMES]))]
 
 
-def _frame(folder: Path, listed: Any) -> Markup:
+def _frame(folder: Path, said: Any) -> dict[str, Any] | None:
     try:
-        digest, (width, height), at = str(listed["picture"]), map(int, listed["size"]), listed.get("at")
-        x, y = map(int, at or (-99, -99))
-        content = read_file(folder / f"{re.fullmatch('[0-9a-f]{32}', digest)[0]}.webp", MOST_BYTES)  # type: ignore[index]
+        width, height = map(int, said["size"])
+        x, y = map(int, said.get("at") or (0, 0))
+        content = read_file(folder / f"{re.sub('[^0-9a-f]', '', str(said['picture']))}.webp", MOST_BYTES)
     except (DataError, KeyError, TypeError, ValueError):
-        return Markup("")
-    says = f"A picture of the page{f', acted on at {x}, {y}' if at else ''}"
-    return Markup(
-        '<svg viewBox="0 0 {0} {1}" role="img" aria-label="{2}"><image href="data:image/webp;base64,{3}" width="{0}" height="{1}"/>'
-        '<circle cx="{4}" cy="{5}" r="{6}"/></svg>'
-    ).format(width, height, says, base64.b64encode(content).decode(), x, y, max(9, width // 40))
+        return None
+    return {"data": base64.b64encode(content).decode(), "size": (width, height), "at": (x, y) if said.get("at") else None}

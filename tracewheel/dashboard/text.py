@@ -144,16 +144,6 @@ def visible(text: str) -> str:
 
 
 FILTERS: Mapping[str, Any] = {
-    "cut": cut,
-    "percent": percent,
-    "points": points,
-    "interval": interval,
-    "duration": duration,
-    "thousands": thousands,
-    "figure": figure,
-    "plain": plain,
-    "pretty": pretty,
-    "moment": moment,
-    "clock": clock,
-    "visible": visible,
+    one.__name__: one
+    for one in (cut, percent, points, interval, duration, thousands, figure, plain, pretty, moment, clock, visible)
 }

@@ -75,7 +75,7 @@ def transcript_of(found: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) 
         found: A trajectory as `one_trajectory` has it.
         tools: What the environment offers; empty where that is not known.
     """
-    messages, turns = _listed(found.get("messages")), _listed(found.get("turns"))
+    messages, turns = listed(found.get("messages")), listed(found.get("turns"))
     rewards = found.get("turn_rewards")
     rewards = [] if rewards is None else list(rewards)
     numbers = last_turns(found.get("branches"), len(turns))
@@ -119,13 +119,13 @@ def last_turns(branches: Any, count: int) -> list[int]:
         branches: As stored; empty where the history only grew.
         count: How many turns the trajectory has.
     """
-    own = [turns_at(each, count) for each in _listed(branches) if isinstance(each, Mapping)]
+    own = [turns_at(each, count) for each in listed(branches) if isinstance(each, Mapping)]
     return next((turns for turns in own if count - 1 in turns), list(range(count)))
 
 
 def turns_at(branch: Mapping[str, Any], count: int) -> list[int]:
     """The numbers of the turns of a stored branch, of a trajectory that has `count` turns."""
-    return [int(at) for at in _listed(branch.get("turns")) if isinstance(at, int) and 0 <= at < count]
+    return [int(at) for at in listed(branch.get("turns")) if isinstance(at, int) and 0 <= at < count]
 
 
 def parts_of(breakdown: Any) -> list[Part]:
@@ -187,7 +187,8 @@ def _thinking(message: Mapping[str, Any]) -> str:
     return next((message[key] for key in ("reasoning_content", "reasoning") if isinstance(message.get(key), str)), "")
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """The value, where it is a list; else an empty one."""
     return value if isinstance(value, list) else []
 
 

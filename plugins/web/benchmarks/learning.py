@@ -65,9 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path("runs/miniwob-learning"))
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the profile, as threads=1"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as threads=1")
     parser.add_argument("--show", action="store_true", help="from what is stored, without any run")
     arguments = parser.parse_args()
     known = HERE / "results" / "learning.json"
@@ -93,9 +91,8 @@ class Seed:
         began = time.monotonic()
         self.prepare()
         prepared = time.monotonic()
-        state = self.made(
-            "warm_start", lambda out: warm_start(WarmStartSections.of(self.config), self.curated, out, "verified")
-        )
+        sections = WarmStartSections.of(self.config)
+        state = self.made("warm_start", lambda out: warm_start(sections, self.curated, out, "verified"))
         policies = {START: policy_of(state, self.config.policy.base), **self.improve(state)}
         chosen = max(policies, key=lambda name: self.figure(name, policies[name], "validation"))
         learnt = time.monotonic()
@@ -229,17 +226,14 @@ def table_of(results: dict[str, Any]) -> str:
     for split, label in SPLITS.items():
         for place, first in enumerate(results[seeds[0]]["differences"][split]):
             rows = [results[seed]["differences"][split][place] for seed in seeds]
-            cells = [
-                f"{100 * row['difference']:+.1f} ({100 * row['interval'][0]:+.1f} to {100 * row['interval'][1]:+.1f})"
-                for row in rows
-            ]
+            ends = [[100 * end for end in (row["difference"], *row["interval"])] for row in rows]
+            cells = [f"{middle:+.1f} ({low:+.1f} to {high:+.1f})" for middle, low, high in ends]
             lines.append(f"| {label if place == 0 else first['family']} ({first['tasks']}) | {' | '.join(cells)} |")
     lines += [f"| gate | {' | '.join(results[seed]['verdict'] for seed in seeds)} |"]
     for name, label in (("all", "tokens an episode"), ("sampled", "of them sampled"), ("calls", "calls an episode")):
         lines.append(f"| {label} | {' | '.join(format(results[seed]['tokens'][name], '.1f') for seed in seeds)} |")
-    lines.append(
-        f"| minutes of learning | {' | '.join(format(results[seed]['seconds']['learning'] / 60, '.0f') for seed in seeds)} |"
-    )
+    minutes = [f"{results[seed]['seconds']['learning'] / 60:.0f}" for seed in seeds]
+    lines.append(f"| minutes of learning | {' | '.join(minutes)} |")
     return "\n".join(lines) + "\n"
 
 

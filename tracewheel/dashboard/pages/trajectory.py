@@ -30,36 +30,30 @@ LANES = 4  # branches side by side
 def trajectory(ask: Ask) -> dict[str, Any]:
     """The page of one episode."""
     entry, part, name = (ask.path[key] for key in ("entry", "part", "trajectory"))
-    source, tools = source_at(ask.run, entry, part), tools_of_run(ask.run)
-    found = one_trajectory(source, name)
+    side = _side(ask.run, f"{entry}/{part}/{name}")
+    source, found = side["source"], side["found"]
     task = one_task(ask.run, found["task_id"]) or {}
     before = parsed(task.get("initial_state"))
     first = ask.whole("branch")
     first = first // LANES * LANES if first < len(found["branches"]) else 0
-    branches = branches_of(found, tools, first, LANES)
+    branches = branches_of(found, tools_of_run(ask.run), first, LANES)
     return {
+        **side,
         "crumbs": [
             Crumb("Episodes", ask.address("episodes")),
             Crumb(source.label, ask.address("episodes", **_like(source))),
             Crumb(name),
         ],
-        "source": source,
         "entry": entry,
         "part_name": part,
-        "found": found,
         "task": task,
-        "steps": transcript_of(found, tools),
         "branches": branches,
         "picture": tree_picture(branches),
         "rows": rows_of(found),
         "first_branch": first,
         "lanes_shown": LANES,
-        "parts": parts_of(found["breakdown"]),
-        "film": film(found["final_state"], ask.run.settings),
         "changes": state_changes(before, _world(found["final_state"])) if before else None,
-        "facts": episode_facts(found, tools),
         "advantages": advantages_at(ask.run, source),
-        "others": others_of(source, found),
         "labels": labels_at(ask.run, entry, source.part, found["id"]),
         "who": remembered(ask.request),
         "choices": LABELS,

@@ -16,7 +16,7 @@ from tracewheel_web.environment import Call
 from tracewheel_web.miniwob import paper
 from tracewheel_web.miniwob.environment import SYSTEM_PROMPT, TOOL_NAMES
 from tracewheel_web.miniwob.paper import PAGES, Paper, click, fill, played
-from tracewheel_web.miniwob.words import BUTTONS, GENRES, latin, lists
+from tracewheel_web.miniwob.words import BUTTONS, genres, latin, lists
 from tracewheel_web.tools import TOOLS
 
 Conversation = list[dict[str, Any]]
@@ -69,7 +69,7 @@ def complete(rng: random.Random, families: tuple[str, ...]) -> Conversation:
 
 def pieces() -> set[str]:
     """The strings of the pages that are one token each."""
-    words = {*latin(), *GENRES, *BUTTONS, *(name.lower() for name in lists()["FIFTY_NAMES"])}
+    words = {*latin(), *genres(), *BUTTONS, *(name.lower() for name in lists()["FIFTY_NAMES"])}
     words |= {word.capitalize() for word in (*latin(), *BUTTONS)}
     words |= {word for name in ("COUNTRIES", "COLORS", "GENDERS", "LANGUAGES", "RELIGIONS") for word in lists()[name]}
     words |= {"OK", "x", "Close", "Login", "Odd", "Even", "Movie Search", "Genre", "Director", "Year", "Username", "Password"}
@@ -81,15 +81,8 @@ def pieces() -> set[str]:
     heads |= {', "text": "', ', "option": "', "}}\n</tool_call>"}
     said = {*fixed_text([*ORDERS.values(), *WORDINGS]), BY_PAGE, *SAID}
     tools = [TOOLS[name] for name in TOOL_NAMES]
-    return {
-        *words,
-        *numbers,
-        *syntax,
-        *heads,
-        *said,
-        *string.ascii_letters,
-        *chat_pieces(SYSTEM_PROMPT, tools, INVENTED, "text"),
-    }
+    chat = chat_pieces(SYSTEM_PROMPT, tools, INVENTED, "text")
+    return {*words, *numbers, *syntax, *heads, *said, *string.ascii_letters, *chat}
 
 
 def _answer(question: str, reply: str) -> Conversation:
@@ -105,7 +98,7 @@ def _name(rng: random.Random) -> str:
         lambda: paper.button_name(rng),
         lambda: rng.choice(latin()),
         lambda: rng.choice(lists()["FIFTY_NAMES"]).lower(),
-        lambda: rng.choice(GENRES),
+        lambda: rng.choice(genres()),
         lambda: str(rng.randint(1940, 2017)),
     )
     found: str = rng.choice(pools)()
@@ -154,9 +147,8 @@ def _press(rng: random.Random) -> Conversation:
 def _write(rng: random.Random) -> Conversation:
     """Fields with labels, filled in the order of the page, whatever that of the orders."""
     page, orders, calls = Paper(SYSTEM_PROMPT), [], []
-    labels = rng.sample(
-        ["Username", "Password", "Verify password", "Genre", "Director", "Year", *paper.ROWS], rng.randint(1, 3)
-    )
+    known = ["Username", "Password", "Verify password", "Genre", "Director", "Year", *paper.ROWS]
+    labels = rng.sample(known, rng.randint(1, 3))
     for label in labels:
         page.text(label)
         text = _name(rng)

@@ -23,12 +23,8 @@ from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
 from tracewheel_web.miniwob.paper import PAGES
 from tracewheel_web.scripted import Agent, Seen
 
-RECURRING, ATTEMPTS, USERS, ONE_OFF = (
-    6,
-    4,
-    12,
-    10,
-)  # tasks of a page that recur, how often, of how many users; tasks that do not
+# Tasks of a page that recur, how often, of how many users; tasks that do not.
+RECURRING, ATTEMPTS, USERS, ONE_OFF = 6, 4, 12, 10
 AT_ONCE = 6
 MODEL = "web-agent-2026-11"
 HELD_OUT_PAGES = ("click-scroll-list", "enter-password")  # no log and no base text is of them
@@ -138,7 +134,7 @@ def _record(maker: MiniwobEnvironment, task: Task, user: str, time: datetime, nu
     try:
         environment.reset(task)
         asked = task.prompt.split("\n\n")[0]
-        calls = _solution(maker.agent(task), Seen(asked, environment.view))
+        calls = solution(maker.agent(task), Seen(asked, environment.view))
         fault, rate = HABITS[task.family]
         if random.Random(number).random() < rate:
             calls = fault(Faced(asked, environment.view.items, calls))
@@ -162,7 +158,7 @@ def _record(maker: MiniwobEnvironment, task: Task, user: str, time: datetime, nu
     }
 
 
-def _solution(agent: Agent, seen: Seen) -> list[Call]:
+def solution(agent: Agent, seen: Seen) -> list[Call]:
     """The calls of an agent whose page does not change what there is to do."""
     steps, calls = agent(seen), []
     call = next(steps, None)

@@ -10,7 +10,7 @@ from typing import Any
 from tracewheel import Observation, Task, play_calls
 from tracewheel_web.environment import Call
 from tracewheel_web.listing import listed
-from tracewheel_web.miniwob.words import BUTTONS, CHARACTERS, GENRES, latin, lists
+from tracewheel_web.miniwob.words import BUTTONS, CHARACTERS, genres, latin, lists
 from tracewheel_web.page import View
 
 WORDS = 200
@@ -196,7 +196,7 @@ def read_table(rng: random.Random, page: Paper) -> Made:
 
 
 def search_film(rng: random.Random, page: Paper) -> Made:
-    genre, director, year = rng.choice(GENRES), rng.choice(lists()["LAST_NAMES"]), str(rng.randint(1970, 2017))
+    genre, director, year = rng.choice(genres()), rng.choice(lists()["LAST_NAMES"]), str(rng.randint(1970, 2017))
     page.text("Movie Search")
     fields, calls = [("Genre", genre), ("Director", director), ("Year", year)], []
     for label, value in rng.sample(fields, 3):
