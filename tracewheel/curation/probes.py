@@ -6,6 +6,7 @@ In tau-bench, doing nothing solves 19 of 50 airline tasks; an agent trained on s
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
