@@ -124,13 +124,13 @@ def wrong(schema: Any, text: str) -> str:
 def is_true(schema: Any, error: dict[str, Any]) -> bool:
     """Whether the place that a refusal names is in the schema, and what it names there stands in it."""
     place = schema
-    for step in error["param"].removeprefix(PARAM).lstrip(".").split("."):
+    for step in (error["param"] or "").removeprefix(PARAM).lstrip(".").split("."):
         try:
             place = place if not step else place[int(step)] if isinstance(place, list) else place[step]
         except (KeyError, IndexError, ValueError, TypeError):
             return False
     named = re.findall(r'"([^"]+)"', error["message"])
-    inside = json.dumps(place, ensure_ascii=False) + error["param"]
+    inside = json.dumps(place, ensure_ascii=False) + (error["param"] or "")
     return all(name in inside for name in named)
 
 

@@ -45,9 +45,9 @@ def flaws_of(trajectory: Trajectory, tools: Collection[str] | None) -> list[str]
 
 @functools.lru_cache(maxsize=8)
 def offered_tools(kind: str) -> frozenset[str] | None:
-    """Names of an environment's tools; None where it cannot be built here."""
+    """Names of an environment's tools; None where it has none, as where a program brings its own, or cannot be built here."""
     try:
-        return frozenset(str(tool["function"]["name"]) for tool in make_environment(kind).tools())
+        return frozenset(str(tool["function"]["name"]) for tool in make_environment(kind).tools()) or None
     except (TracewheelError, KeyError, TypeError):
         return None
 
