@@ -125,7 +125,7 @@ class LeanDecoder:
             and not getattr(config, "mlp_bias", False)
             and all(supported(module) for name, module in body.named_modules() if name.endswith("_proj"))
             and all(type(module).__name__.endswith("RMSNorm") for name, module in body.named_modules() if name.endswith("norm"))
-            and all(_bias(layer.self_attn.o_proj) is None for layer in body.layers)
+            and all(layer.self_attn.o_proj.bias is None for layer in body.layers)
             and sum(parameter.nbytes for parameter in layers) <= COPY_BYTES
         )
 
@@ -175,8 +175,3 @@ class LeanDecoder:
             Projection((mlp.gate_proj, mlp.up_proj), fused[1]),
             Projection((mlp.down_proj,)),
         )
-
-
-def _bias(module: Any) -> torch.Tensor | None:
-    bias: torch.Tensor | None = module.bias
-    return bias

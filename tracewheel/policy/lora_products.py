@@ -32,7 +32,7 @@ class _AdaptedLinear(torch.autograd.Function):
         return made.view(*states.shape[:-1], -1)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states, low, weight, down, up = ctx.saved_tensors
         rows, given = states.reshape(-1, states.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
@@ -71,7 +71,7 @@ def _forward(module: Any, states: Tensor, *given: Any, **named: Any) -> Tensor:
     if name and not (given or named) and _computed_here(module, states, name):
         base, scaling = module.get_base_layer(), module.scaling[name]
         factors = module.lora_A[name].weight, module.lora_B[name].weight
-        made: Tensor = _AdaptedLinear.apply(states, base.weight, base.bias, *factors, scaling)  # type: ignore[no-untyped-call]
+        made: Tensor = _AdaptedLinear.apply(states, base.weight, base.bias, *factors, scaling)
         return made
     theirs: Tensor = type(module).forward(module, states, *given, **named)
     return theirs

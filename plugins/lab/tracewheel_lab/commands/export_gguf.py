@@ -17,6 +17,12 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="DIR", help="output of `tracewheel export --format merged`, or such a folder")
     parser.add_argument("--name", metavar="NAME", help="the model's name (default: as it was exported, or the folder's)")
     parser.add_argument("--tokenizer", metavar="FILE", help="a GGUF base, whose tokenizer is copied")
+    parser.add_argument("--type", choices=("q8_0", "q4_0"), help="round the weights; then they are gated again:")
+    parser.add_argument("--profile", metavar="CONFIG", help="the profile, for --type")
+    parser.add_argument("--curated", metavar="DIR", help="output of curation, whose held-out tasks are played")
+    parser.add_argument(
+        "--evaluation", metavar="DIR", help="output of `tracewheel evaluate` on them, of the policy as it was gated"
+    )
     parser.add_argument("--out", required=True, metavar="FILE", help="the GGUF file to write")
 
 
@@ -39,18 +45,36 @@ def run(options: Namespace) -> dict[str, Any]:
     out = Path(options.out)
     partial = out.with_name(f".partial-{out.name}")
     try:
-        facts = write_gguf(folder, partial, name, Path(options.tokenizer) if options.tokenizer else None)
+        facts = write_gguf(folder, partial, name, Path(options.tokenizer) if options.tokenizer else None, options.type)
+        if options.type:
+            facts |= _gated(options, folder, out)
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
     return {"out": options.out, "name": name, **facts}
 
 
+def _gated(options: Namespace, folder: Path, out: Path) -> dict[str, Any]:
+    """Gate the rounded weights and write their card; raises where they are proven worse."""
+    from tracewheel import folder_of, resolve_config
+    from tracewheel_lab.gguf.quantised import gate_rounded, write_card
+
+    if not (options.profile and options.curated and options.evaluation):
+        raise DataError("--type: rounded weights are gated again: give --profile, --curated and --evaluation")
+    curated, gated = folder_of(options.curated, "--curated"), folder_of(options.evaluation, "--evaluation")
+    result = gate_rounded(resolve_config(options.profile, [], None), folder, options.type, curated, gated)
+    write_card(folder, out, options.type, result)
+    return {"gate": result}
+
+
 def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     from tracewheel import Card
 
     rows = [(name, str(result[name])) for name in ("architecture", "dtype")]
-    return Card(f"{result['name']} written to {result['out']}", rows, look_at="it is not quantised")
+    if gate := result.get("gate"):
+        rows += [(f"greedy success, {name}", f"{gate[name]['greedy']:.3f}") for name in ("before", "after")]
+    look_at = f"its card is {Path(result['out']).with_suffix('.md')}" if gate else "it is not quantised"
+    return Card(f"{result['name']} written to {result['out']}", rows, look_at=look_at)
 
 
 COMMAND = Command(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import DataError, WeightsError, read_json
+from tracewheel_lab.gguf.quantised import TYPES, gguf_type, rounded
 from tracewheel_lab.gguf.tokenizer import CONVERTER, add_tokenizer
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ROTATED_IN_PAIRS = {"LlamaForCausalLM"}  # llama.cpp rotates neighbouring number
 FILE_TYPES = {"float32": "ALL_F32", "float16": "MOSTLY_F16", "bfloat16": "MOSTLY_BF16"}
 
 
-def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None) -> dict[str, Any]:
+def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None, kind: str | None = None) -> dict[str, Any]:
     """Write a model as `out`, a GGUF file. Equal models give equal bytes.
 
     Args:
@@ -29,6 +30,7 @@ def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None
         out: The file to write.
         name: The model's name in it.
         tokenizer: A GGUF file whose tokenizer is copied, instead of the folder's.
+        kind: One of `quantised.TYPES`, to which matrices are rounded.
 
     Returns:
         `dtype` and `architecture`.
@@ -48,7 +50,7 @@ def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None
     dtype = str(config.get("dtype") or config.get("torch_dtype"))
     if dtype not in FILE_TYPES:
         raise DataError(f"{folder}: its weights are of type {dtype}, and none of {', '.join(FILE_TYPES)}")
-    writer.add_file_type(getattr(gguf.LlamaFileType, FILE_TYPES[dtype]))
+    writer.add_file_type(getattr(gguf.LlamaFileType, TYPES[kind] if kind else FILE_TYPES[dtype]))
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
     tied = bool(config.get("tie_word_embeddings", False))
     for hf_name, tensor in sorted(_weights(folder).items()):
@@ -59,12 +61,15 @@ def write_gguf(folder: Path, out: Path, name: str, tokenizer: Path | None = None
             raise DataError(f"{folder}: GGUF has no name for its weights {hf_name}; {CONVERTER}")
         if architecture in ROTATED_IN_PAIRS:
             tensor = _in_pairs(hf_name, tensor, config)
-        _add_tensor(writer, gguf_name, tensor, dtype)
+        if kind and (blocks := rounded(tensor, kind)) is not None:
+            writer.add_tensor(gguf_name, blocks, raw_dtype=gguf_type(kind))
+        else:
+            _add_tensor(writer, gguf_name, tensor, dtype)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return {"dtype": dtype, "architecture": gguf.MODEL_ARCH_NAMES[arch]}
+    return {"dtype": kind or dtype, "architecture": gguf.MODEL_ARCH_NAMES[arch]}
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
