@@ -6,8 +6,8 @@ The workspace with 6 to 8 files, of which the logs have at most 4: the verified 
 solutions, the world's solver's in place of other users' logs, exist for 26 of 96 training tasks. All methods start from a
 seed's warm start and stop after the iteration in which they have sampled `--tokens`; success is the last policy's on 48
 held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
-the last policy which a method had when rejection sampling had ended. Writes `results/lost_tasks.json`, with the outcome of each
-task, and `results/lost_tasks.md`; what the first holds is not played again.
+the last policy which a method had, by its mean over seeds, when rejection sampling had ended. Writes
+`results/lost_tasks.json`, with the outcome of each task, and `results/lost_tasks.md`; what the first holds is not played again.
 """
 
 from __future__ import annotations
@@ -123,6 +123,9 @@ def main() -> None:
             print(f"seed {seed}, {name}: {rate_of(found['tasks']):.3f}", file=sys.stderr)
             arguments.out.mkdir(parents=True, exist_ok=True)
             known.write_text(json.dumps(results) + "\n")
+    for name in arguments.methods:
+        at_equal_cpu(name, results, arguments)
+    known.write_text(json.dumps(results) + "\n")
     text = table_of(results)
     known.with_suffix(".md").write_text(text)
     print(text)
@@ -138,13 +141,12 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
     loop = ["training.iterations=16", *SETTINGS, *arguments.settings]
     config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *method.settings(epochs)])
     torch.set_num_threads(config.threads)
-    work = arguments.work / f"seed-{seed}"
+    work, folder = places(name, seed, arguments)
     start = warm_started(config, curated_logs(config, arguments.work / "curated"), work / "warm")
     tasks = work / f"tasks-{method.wrong:g}-{method.verified}"
     hard_tasks(tasks, seed, method)
     if name == "warm start":
         return {"tasks": outcomes(config, tasks, start / "adapter", work / f"evaluated-{name}")}
-    folder = work / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
     notes: dict[int, dict[str, Any]] = {}
 
     def enough(figures: list[dict[str, Any]]) -> bool:
@@ -156,12 +158,37 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
         {"tokens": each["generated_tokens"] * SAMPLES, **{key: each[key] for key in SECONDS}, **notes[number]}
         for number, each in enumerate(figures, 1)
     ]
-    found = {"tasks": outcomes(config, tasks, adapter, work / f"evaluated-{name}"), "iterations": iterations}
-    within = sum(spent <= budget for spent in accumulate(each["cpu_s"] for each in iterations))
-    if budget and within not in (0, len(iterations)):
-        adapter = folder / f"{within:03d}" / "adapter"
-        found["at_equal_cpu"] = outcomes(config, tasks, adapter, work / f"evaluated-{name}-equal")
-    return found
+    return {"tasks": outcomes(config, tasks, adapter, work / f"evaluated-{name}"), "iterations": iterations}
+
+
+def places(name: str, seed: int, arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """The folder of a seed, and that of a method's iterations in it."""
+    work = arguments.work / f"seed-{seed}"
+    return work, work / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
+
+
+def at_equal_cpu(name: str, results: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Evaluate a method's policy after the iterations for which rejection sampling's CPU seconds suffice, means over seeds.
+
+    Means, because a busy machine makes the same work cost more in one seed than in another.
+    """
+    loops = {seed: found["iterations"] for seed, found in results[name].items()}
+    budget = fmean(sum(each["cpu_s"] for each in found["iterations"]) for found in results.get(BASE, {}).values())
+    longest = max(map(len, loops.values()))
+    costs = [fmean(loop[place]["cpu_s"] for loop in loops.values() if place < len(loop)) for place in range(longest)]
+    fits = sum(spent <= budget for spent in accumulate(costs))
+    for seed, loop in loops.items():
+        found = results[name][seed]
+        if name == BASE or fits >= len(loop):
+            found.pop("at_equal_cpu", None)
+        elif found.get("at_equal_cpu", {}).get("iterations") != fits:
+            work, folder = places(name, int(seed), arguments)
+            adapter = (folder / f"{fits:03d}" if fits else work / "warm") / "adapter"
+            config = load_config("configs/tiny.yaml", [f"seed={seed}", *SETTINGS])
+            tasks = work / f"tasks-{METHODS[name].wrong:g}-{METHODS[name].verified}"
+            found["at_equal_cpu"] = {
+                "iterations": fits, **outcomes(config, tasks, adapter, work / f"evaluated-{name}-{fits}"),
+            }  # fmt: skip
 
 
 def filling(first: dict[str, Any], budget: float) -> int:

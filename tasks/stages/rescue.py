@@ -109,9 +109,8 @@ class Rescue:
             return {}
         won = sum(self._lost.won_in.get(task_id, 0) > shown["from"] for task_id, shown in self._shown.items())
         shown, lost = Counter(one["source"] for one in self._shown.values()), self._lost.ids
-        words = in_words(
-            self._shares[0], self._shares[-1], shown if self.settings else None, won, len({*lost} - self._shown.keys())
-        )
+        unsolved, given = len({*lost} - self._shown.keys()), shown if self.settings else None
+        words = in_words(self._shares[0], self._shares[-1], given, won, len(self._asked), unsolved)
         return {"lost": len(lost), "shown": dict(shown), "won_afterwards": won, "says": words}
 
     def _solve(self, lost: list[str]) -> Entry:

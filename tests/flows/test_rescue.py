@@ -73,7 +73,7 @@ class Listening(Silent):
 def test_a_loop_without_rescue_says_that_its_groups_are_lost(learn):
     reporter = Listening()
     _, _, found = learn("training.iterations=1", reporter=reporter)
-    assert found.updates[1]["lost_groups"] > 0.5 and "No sample of theirs" in found.rescue["rl"]["says"]
+    assert found.updates[1]["lost_groups"] > 0.5 and "What helps: imitate solutions" in found.rescue["rl"]["says"]
     (said,) = [text for text in reporter.said if "lost whole" in text]
     assert "learner.lost_tasks" in said and "teacher" in said
 

@@ -19,23 +19,25 @@ REMEDY = (
 )
 
 
-def in_words(first: float, last: float, shown: Mapping[str, int] | None, won: int, unsolved: int) -> str:
+def in_words(first: float, last: float, shown: Mapping[str, int] | None, won: int, asked: int, unsolved: int) -> str:
     """What a loop lost and rescued, and what to do.
 
     Args:
         first: The share of the first iteration's groups that were lost; `last` of the last one's.
         shown: Source to how many lost tasks were shown a solution from it; None where nothing was to be rescued.
         won: How many of these were solved afterwards.
+        asked: For how many tasks a teacher was asked.
         unsolved: Lost tasks without a solution.
     """
-    said = f"{first:.0%} of the first groups were lost whole, {last:.0%} of the last."
+    said = f"{first:.0%} of the first groups were lost whole, {last:.0%} of the last: samples of theirs teach nothing."
     if shown is None:
-        return f"{said} No sample of theirs teaches anything: {REMEDY}."
-    by = ", ".join(f"{count} from {source}" for source, count in sorted(shown.items()))
-    said += f" {sum(shown.values())} lost tasks were shown a solution{f' ({by})' if by else ''}; {won} were solved later."
-    if unsolved:
-        said += f" {unsolved} have none: name a teacher or raise teacher.samples, log more users, or add easier tasks."
-    return said
+        return f"{said} What helps: {REMEDY}."
+    by = ", ".join(f"{count} from {source}" for source, count in sorted(shown.items())) or "none"
+    said += f" Shown a verified solution: {by}{f' (asked for {asked})' if asked else ''}; solved afterwards: {won}."
+    if not unsolved:
+        return said
+    better = "raise teacher.samples, name a better teacher" if asked else "name a teacher"
+    return f"{said} Lost without a solution: {unsolved}. For these {better}, log more users, or add easier tasks."
 
 
 class LostTasks:

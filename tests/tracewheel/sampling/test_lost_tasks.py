@@ -3,7 +3,7 @@
 import pytest
 
 from tracewheel.core.types import Score
-from tracewheel.sampling.lost_tasks import LostTasks
+from tracewheel.sampling.lost_tasks import LostTasks, in_words
 from tracewheel.scoring.score import write_scores
 
 
@@ -56,3 +56,20 @@ def test_tasks_that_were_not_played_are_lost_where_most_groups_of_their_family_a
     assert seen.ids == ["a", "b", "c", "e", "f"] and seen.played == ["a", "b", "c"]
     seen.observe(3, scores(3, a=[1.0], b=[1.0]))
     assert seen.ids == ["c"], "half of the groups are lost, not more"
+
+
+@pytest.mark.parametrize(
+    "shown, asked, unsolved, says",
+    [
+        (None, 0, 0, "What helps: imitate solutions"),
+        ({}, 0, 3, "solution: none; solved afterwards: 1. Lost without a solution: 3. For these name a teacher"),
+        ({"teacher": 2, "logs": 9}, 23, 3, "9 from logs, 2 from teacher (asked for 23)"),
+        ({"teacher": 2}, 23, 3, "For these raise teacher.samples"),
+        ({"logs": 2}, 0, 0, "2 from logs; solved afterwards: 1."),
+    ],
+    ids=["nothing is rescued", "nobody has a solution", "both have some", "a teacher was asked", "all have one"],
+)
+def test_a_run_says_what_it_lost_and_what_to_do(shown, asked, unsolved, says):
+    said = in_words(0.95, 0.75, shown, 1, asked, unsolved)
+    assert said.startswith("95% of the first groups were lost whole, 75% of the last") and says in said
+    assert ("Lost without" in said) == bool(unsolved)
