@@ -146,7 +146,7 @@ def film(state: Any, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     Each has its digest (`picture`), its `size`, and `at`, where the agent acted on what is to be seen. The files lie in the
     folder of the environment's argument `screenshots`; what is not there is left out.
     """
-    folder = ((settings.get("environment") or {}).get("args") or {}).get("screenshots")
+    folder = str(((settings.get("environment") or {}).get("args") or {}).get("screenshots") or "")
     pictures = listed(state.get("pictures")) if isinstance(state, Mapping) and folder else []
     return [*filter(None, (_frame(Path(folder), each) for each in pictures[:MOST_FRAMES]))]
 

@@ -96,7 +96,7 @@ class Seed:
         policies = {START: policy_of(state, self.config.policy.base), **self.improve(state)}
         chosen = max(policies, key=lambda name: self.figure(name, policies[name], "validation"))
         learnt = time.monotonic()
-        compared = {"base": PolicyRef(self.config.policy.base), START: policies[START], "after RL": policies[chosen]}
+        compared = {START: policies[START], "after RL": policies[chosen]}
         rates = {split: {name: self.rates(name, one, split) for name, one in compared.items()} for split in SPLITS}
         differences = {split: self.differences(split) for split in SPLITS}
         folders = self.own / "held_out" / "after RL", self.own / "held_out" / START
@@ -217,7 +217,7 @@ def table_of(results: dict[str, Any]) -> str:
     head = ["| | " + " | ".join(f"seed {seed}" for seed in seeds) + " |", "|---|" + "---:|" * len(seeds)]
     lines = ["Success, greedy / sampled:", "", *head]
     for split, label in SPLITS.items():
-        for name in ("base", START, "after RL"):
+        for name in (START, "after RL"):
             cells = [results[seed]["rates"][split][name] for seed in seeds]
             count = cells[0]["tasks"]
             row = " | ".join(f"{cell['greedy']:.3f} / {cell['sampled']:.3f}" for cell in cells)

@@ -45,7 +45,6 @@ def trajectory(ask: Ask) -> dict[str, Any]:
             Crumb(name),
         ],
         "entry": entry,
-        "part_name": part,
         "task": task,
         "branches": branches,
         "picture": tree_picture(branches),
@@ -137,7 +136,7 @@ def _side(run: FinishedRun, name: str) -> dict[str, Any]:
     tools = tools_of_run(run)
     return {
         "source": source,
-        "part": source.part or NO_PART,
+        "part_name": source.part or NO_PART,
         "found": found,
         "steps": transcript_of(found, tools),
         "parts": parts_of(found["breakdown"]),

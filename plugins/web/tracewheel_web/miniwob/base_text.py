@@ -152,7 +152,7 @@ def _write(rng: random.Random) -> Conversation:
     for label in labels:
         page.text(label)
         text = _name(rng)
-        calls.append(fill(page.control("textbox", **({"secret": True} if "assword" in label else {})), text))
+        calls.append(fill(page.control("textbox", secret="assword" in label), text))
         orders.append(ORDERS["write"].format(text=text, label=label))
     rng.shuffle(orders)
     return played(page, *_ended(rng, page, orders, calls))

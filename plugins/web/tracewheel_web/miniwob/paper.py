@@ -76,7 +76,7 @@ def played(page: Paper, asked: str, calls: list[Call]) -> list[dict[str, Any]]:
     """The messages of an episode on a page."""
     page.left = len(calls)
     prompt = f"{asked}\n\n{page.listing()}"
-    return play_calls(page, Task("paper", "miniwob", "paper", 1, prompt, {}, {}, "verdict", "paper"), calls)  # type: ignore[arg-type]
+    return play_calls(page, Task("paper", "miniwob", "paper", 1, prompt, {}, {}, "verdict", "paper"), calls)
 
 
 def click(ref: int) -> Call:
@@ -179,9 +179,9 @@ def click_checkboxes(rng: random.Random, page: Paper) -> Made:
 def login(rng: random.Random, page: Paper) -> Made:
     user, password = rng.choice(lists()["FIFTY_NAMES"]).lower(), some_string(rng)[:5]
     calls = []
-    for label, value, more in (("Username", user, {}), ("Password", password, {"secret": True})):
+    for label, value in (("Username", user), ("Password", password)):
         page.text(label)
-        calls.append(fill(page.control("textbox", **more), value))
+        calls.append(fill(page.control("textbox", secret=label == "Password"), value))
     asked = f'Enter the username "{user}" and the password "{password}" into the text fields and press login.'
     return asked, page, [*calls, click(page.control("button", "Login"))]
 
