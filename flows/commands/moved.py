@@ -29,8 +29,9 @@ NOW = {
     "gateway": "serve --gateway",
 }
 WHEELS = {
+    "audit": "graders",
     "backtest": "lab",
-    "judge-replies": "lab",
+    "judge-replies": "graders",
     "collect": "sources",
     "export-gguf": "lab",
     "export-openlineage": "lab",

@@ -27,10 +27,12 @@ def test_one_process_resumes_the_state_of_two(run, alone, on_two_stages, five_st
 
 
 def test_zero_3_learns_on_the_same_bfloat16_base_as_zero_2(on_two_stages):
-    """The trajectories were sampled in float32: on a base in float32 the mismatch would be thousands of times smaller."""
+    """The trajectories were sampled in float32: on a base in float32 the mismatch would be thousands of times smaller.
+
+    Stage 3 computes LoRA in float32, as PEFT does; stage 2 rounds its factors, which is the rest of its mismatch.
+    """
     two, three = (read_json(out / "metrics.json") for out in on_two_stages[2:])
-    assert two["sampler_mismatch_mean"] > 1e-4
-    assert three["sampler_mismatch_mean"] == pytest.approx(two["sampler_mismatch_mean"], rel=0.2)
+    assert 1e-4 < three["sampler_mismatch_mean"] < two["sampler_mismatch_mean"] < 2e-3
     assert three["policy_loss"] == pytest.approx(two["policy_loss"], rel=0.02)
     assert three["grad_norm"] == pytest.approx(two["grad_norm"], rel=0.2)
 

@@ -31,6 +31,13 @@ LATE = (5, 6)
 
 
 @pytest.fixture(scope="session")
+def config(config):
+    """With a reference, so that there is a KL to look at."""
+    kl = config.learner.kl.model_copy(update={"weight": 0.01})
+    return config.model_copy(update={"learner": config.learner.model_copy(update={"kl": kl})})
+
+
+@pytest.fixture(scope="session")
 def doctor_tasks():
     """Eight tasks of two tiers."""
     rng = random.Random(17)
