@@ -68,7 +68,7 @@ def look_at_program(project: Project, command: str) -> tuple[list[str], list[str
 
             probed = observe(config, task)
             found.append(f"program: {probed.says()}")
-            caps = proposed_caps(probed, config)
+            caps = proposed_caps(probed.largest, config)  # a title may be asked for first
         except ConfigError as error:
             missing = "" if found else _missing(command)
             return found, [f"{error}{missing}; then: tracewheel check profile.yaml"]

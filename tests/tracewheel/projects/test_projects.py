@@ -336,6 +336,15 @@ class TestAroundAProgram:
         rollout = RetrainConfig.model_validate(yaml.safe_load((tmp_path / "my-agent" / "profile.yaml").read_text())).rollout
         assert (rollout.max_tokens, rollout.max_turn_tokens) == caps
 
+    def test_a_program_that_asks_for_a_title_first_gets_caps_for_its_work(self, tmp_path):
+        title = 'OpenAI().chat.completions.create(model="any", messages=[{"role": "user", "content": "A title."}])\n'
+        asked = '[{"role": "system", "content": "a longer text " * 60}] + task["messages"]'
+        agent = tmp_path / "agent.py"
+        agent.write_text(PROGRAM.replace("print(", f"{title}print(").replace('task["messages"]', asked))
+        assert main(["init", str(tmp_path / "my-agent"), "--harness", f"python {agent}"]) == 0
+        rollout = RetrainConfig.model_validate(yaml.safe_load((tmp_path / "my-agent" / "profile.yaml").read_text())).rollout
+        assert (rollout.max_tokens, rollout.max_turn_tokens) == (2048, 512)
+
     @pytest.mark.parametrize("command", ["", "python 'agent.py"])
     def test_a_command_that_is_none_is_refused(self, command, tmp_path):
         assert main(["init", str(tmp_path / "my-agent"), "--harness", command]) == 2

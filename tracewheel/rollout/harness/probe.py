@@ -88,9 +88,9 @@ def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
         ConfigError: the program cannot be started, gets no answer, or its first request is over the caps.
     """
     probed = observe(config, next(iter(tasks)))
-    if caps := proposed_caps(probed, config):
+    if caps := proposed_caps(probed.first, config):
         told = " and ".join(f"rollout.{name} to {value}" for name, value in caps.items())
-        raise ConfigError(f"{_too_long(probed, config)}: set {told}, so that its turns and results find room, too")
+        raise ConfigError(f"{_too_long(probed.first, config)}: set {told}, so that its turns and results find room, too")
     return probed
 
 
@@ -118,28 +118,28 @@ def observe(config: RolloutSections, task: Task) -> Probed:
     return probed
 
 
-def proposed_caps(probed: Probed, config: RolloutSections) -> dict[str, int]:
-    """Settings of `rollout` that leave room for the program; none where the profile's do.
+def proposed_caps(tokens: int, config: RolloutSections) -> dict[str, int]:
+    """Settings of `rollout` that leave room for a program with a request of so many tokens; none where the profile's do.
 
     Raises:
         ConfigError: the base's window is too short for it.
     """
     rollout, window = config.rollout, window_of(config.policy.base)
-    if probed.first + rollout.max_turn_tokens <= rollout.max_tokens:
+    if tokens + rollout.max_turn_tokens <= rollout.max_tokens:
         return {}
-    if window and probed.first + rollout.max_turn_tokens > window:
+    if window and tokens + rollout.max_turn_tokens > window:
         raise ConfigError(
-            f"{_too_long(probed, config)}; the base's window is {window}: use a base with a longer one, or a shorter prompt"
+            f"{_too_long(tokens, config)}; the base's window is {window}: use a base with a longer one, or a shorter prompt"
         )
-    turn = max(rollout.max_turn_tokens, min(TURN, window - probed.first) if window else TURN)
-    needed = probed.first + turn
+    turn = max(rollout.max_turn_tokens, min(TURN, window - tokens) if window else TURN)
+    needed = tokens + turn
     cap = -(-2 * needed // STEP) * STEP  # as much again for its turns and what its tools say
     caps = {"max_tokens": min(cap, window) if window else cap}
     return caps if turn == rollout.max_turn_tokens else {**caps, "max_turn_tokens": turn}
 
 
-def _too_long(probed: Probed, config: RolloutSections) -> str:
-    return f"the program's first request has {probed.first} tokens, and rollout.max_tokens is {config.rollout.max_tokens}"
+def _too_long(tokens: int, config: RolloutSections) -> str:
+    return f"the program asks with {tokens} tokens, and rollout.max_tokens is {config.rollout.max_tokens}"
 
 
 def _of_kind(asked: dict[str, int], kind: str) -> str:

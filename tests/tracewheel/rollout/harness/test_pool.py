@@ -361,7 +361,7 @@ def test_a_probe_says_what_a_program_asks_for(config, base, script, tasks):
     assert (probed.episode.requests["asked"], probed.episode.requests["dropped.top_k"]) == (1, 1)
     assert probed.first == probed.largest == probed.episode.turns[0]["start"] and "list_files" in probed.tools
     assert "left out: top_k (1)" in probed.says()
-    with pytest.raises(ConfigError, match=r"first request has \d+ tokens, and rollout.max_tokens is 400: set .* to 2048"):
+    with pytest.raises(ConfigError, match=r"asks with \d+ tokens, and rollout.max_tokens is 400: set .* to 2048"):
         probe(sections("ask([{'role': 'user', 'content': 'a long text ' * 150}])"), tasks)
     with pytest.raises(ConfigError, match="never got an answer"):
         probe(sections("ask('garbage')"), tasks)
