@@ -158,3 +158,12 @@ def test_the_upper_end_is_clopper_and_pearsons():
     assert upper_end(1, 10, 0.95) == pytest.approx(0.4450, abs=1e-4)
     assert upper_end(3, 20, 0.95) == pytest.approx(0.3789, abs=1e-4)
     assert (upper_end(0, 0, 0.95), upper_end(5, 5, 0.95)) == (1.0, 1.0)
+
+
+def test_what_no_work_earns_fails_the_audit(tmp_path):
+    """A term that pays for brevity pays whoever does nothing."""
+    rubric = RubricConfig.model_validate({"verifiers": [{"kind": "task"}, {"kind": "budget", "args": {"turns": 9}}]})
+    config = sections("order_desk", tasks=4).model_copy(update={"rubric": rubric})
+    result = audit(config, generated_tasks(config), tmp_path)
+    assert result["idle"]["share"] > 0.3 and result["verdict"] == "failed" and result["idle"]["reasons"]
+    assert all(found["verdict"] == "passed" for found in result["verifiers"].values())
