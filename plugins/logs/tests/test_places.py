@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.stretches import read_stretch
 from tests.tracewheel.traces.test_places import ingested, lines
-from tracewheel.traces.places import read_stretch
 
 SHARED = Path(__file__).parents[4] / "shared" / "traces"
 

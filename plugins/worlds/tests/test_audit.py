@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracewheel_graders.audit.test_audit import audited, check_strong, same_process, sections  # noqa: F401 (a fixture)
+from plugins.graders.tests.test_audit import audited, check_strong, same_process, sections  # noqa: F401 (a fixture)
 from tracewheel_graders.audit.audit import audit, generated_tasks
 
 # Their gradings take a box or a process each, and what a changed solution ends in is not told.
