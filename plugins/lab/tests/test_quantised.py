@@ -70,7 +70,8 @@ def test_rounded_weights_are_refused_where_the_policy_is_proven_better(merged, c
     result = gate_rounded(config, merged, "q8_0", curated, gated)
     assert result["pairs"] > 2 and result["before"].keys() == result["after"].keys() == {"greedy", "sampled"}
     results = pd.read_parquet(gated / "results.parquet")
-    results.assign(success=1.0).to_parquet(gated / "results.parquet")
+    solved = results.assign(greedy=1.0, sampled_successes=results["sampled_attempts"])
+    solved.to_parquet(gated / "results.parquet")
     with pytest.raises(DataError, match="q4_0: rounding costs .* which is proven"):
         gate_rounded(config, merged, "q4_0", curated, gated)
 

@@ -85,7 +85,8 @@ def gate_rounded(config: RetrainConfig, folder: Path, kind: str, curated: Path, 
         found = evaluate_split(
             EvaluateSections.of(config.model_copy(update={"policy": policy})), PolicyRef(str(model)), curated, HELD_OUT, out
         )
-        verdict = decide_gate(config.gate, gated, out, None, baseline_name=kind)
+        level = 1 - config.gate.confidence  # one test by itself, which spends none of the work folder's error budget
+        verdict = decide_gate(config.gate, gated, out, None, baseline_name=kind, level=level)
     before = read_json(gated / "evaluation.json")
     result = {
         "before": {mode: before[mode]["rate"] for mode in ("greedy", "sampled")},
