@@ -22,6 +22,9 @@ PUBLIC = {
     "flows.console.arguments": (
         "curated_folder",
         "folder_of",
+        "profile_of",
+        "profile_options",
+        "profile_words",
     ),
     "flows.console.look": (
         "Block",

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.curation.curate import HowTo, curate
     from tracewheel.curation.curated_folder import SPLITS_FILE, TRAIN, load_tasks
     from tracewheel.curation.difficulty import KeptPassCounts
-    from tracewheel.evaluation.idle_reward import ADVICE, idle_reward
+    from tracewheel.evaluation.idle_reward import idle_reward
 
     sections = CurateSections.of(config)
     traces, out = folder_of(options.traces, "--traces"), Path(options.out)
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise DoubtfulData(f"{drift}; mend the environment, or accept it with --allow-drift", result)
     result["idle"] = idle_reward(config.rubric, load_tasks(out, TRAIN), config.audit.max_idle_reward)
     if reasons := result["idle"]["reasons"]:
-        raise DoubtfulData(f"rubric: {'; '.join(reasons)}; {ADVICE}", result)
+        raise DoubtfulData(f"rubric: {'; '.join(reasons)}; {result['idle']['advice']}", result)
     return result
 
 

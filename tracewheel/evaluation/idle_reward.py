@@ -34,6 +34,11 @@ MOST_TASKS, IDLE_CALLS = 24, 3
 SAID: Calls = ((TEXT_TURN, {"text": "I am done."}),)
 PLACEHOLDERS = {"string": "x", "integer": 1, "number": 1, "boolean": False, "array": [], "object": {}, "null": None}
 
+ADVICE = (
+    "no part that is rewarded should be there before the first call: reward progress from the start (verifier `progress`), "
+    "give such a part weight 0, or set rubric.mode to outcome_first"
+)
+
 
 def idle_reward(rubric: RubricConfig, tasks: Sequence[Task], most: float, seconds: float = SECONDS) -> dict[str, Any]:
     """What episodes without any work earn, on at most 24 tasks of each environment.
@@ -47,7 +52,7 @@ def idle_reward(rubric: RubricConfig, tasks: Sequence[Task], most: float, second
     Returns:
         `environments`: of each `environment`, the mean reward of each behaviour in `rewards`, the `full` reward (a known
         solution's, else 1), and `share`: of it, what the best behaviour earns where it solves nothing; or why it is
-        `not_measured`. `share`, the largest; `says`, a sentence; and `reasons`, what is above `most`.
+        `not_measured`. `share`, the largest; `says`, a sentence; `reasons`, what is above `most`, and `advice` against it.
 
     Raises:
         ConfigError: an objective names a part that no verifier gives.
@@ -70,13 +75,8 @@ def idle_reward(rubric: RubricConfig, tasks: Sequence[Task], most: float, second
             for row in rows
             if row.get("share", 0.0) > most
         ],
+        "advice": ADVICE,
     }
-
-
-ADVICE = (
-    "no part that is rewarded should be there before the first call: reward progress from the start (verifier `progress`), "
-    "give such a part weight 0, or set rubric.mode to outcome_first"
-)
 
 
 def check_idle(rubric: RubricConfig, config: AuditConfig, tasks: Sequence[Task]) -> str:
@@ -88,7 +88,7 @@ def check_idle(rubric: RubricConfig, config: AuditConfig, tasks: Sequence[Task])
     """
     found = idle_reward(rubric, tasks, config.max_idle_reward)
     if found["reasons"]:
-        raise DoubtfulData(f"rubric: {'; '.join(found['reasons'])}; {ADVICE}")
+        raise DoubtfulData(f"rubric: {'; '.join(found['reasons'])}; {found['advice']}")
     return str(found["says"]) if found["share"] else ""
 
 

@@ -1,16 +1,20 @@
 """`tracewheel audit`: the command, its exit code, its page, and what it notes with a run."""
 
+import argparse
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from flows.cli import main
+from flows.console.look import show_card
 from mlflow import MlflowClient
 from tasks.tracking.shown import audit_metrics
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.report.glossary import knows
+from tracewheel_graders.commands.audit import COMMAND
 
 FEW = ("--set", "audit.tasks=6")
 
@@ -126,3 +130,53 @@ def test_other_folders_than_a_curation_are_named(profile_of_orders, tmp_path, ca
         said = capsys.readouterr().err
         assert f"--curated {folder}: " in said
         assert all(word in said for word in words), said
+
+
+@pytest.fixture
+def sample(tmp_path, monkeypatch):
+    """The project that `tracewheel init` writes, its logs curated in `cur`; the current folder."""
+    project = tmp_path / "my-agent"
+    assert main(["init", str(project)]) == 0
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(project))
+    assert main(["ingest", "profile.yaml", "--out", "in"]) == 0
+    assert main(["curate", "profile.yaml", "--traces", "in", "--out", "cur"]) == 0
+    return project
+
+
+def test_a_split_that_is_none_and_credit_before_the_first_call(sample, capsys):
+    part = "my_agent.verifier:FilesMoved.files_in_place"
+    credit = f'rubric.objectives=[{{kind: part, name: progress, part: "{part}"}}]'
+    asked = ["audit", "profile.yaml", "--curated", "cur", "--out", "aud", *FEW, "--json", "--set", credit]
+
+    def run(*words):
+        capsys.readouterr()
+        return main([*asked, *words]), *capsys.readouterr()
+
+    code, out, _ = run()
+    assert code == 0 and json.loads(out)["idle"]["share"] > 0.15
+    code, _, said = run("--set", "audit.max_idle_reward=0.1")
+    assert code == 4 and "(audit.max_idle_reward); no part that is rewarded should be there before the first call" in said
+    code, _, said = run("--set", credit.replace("files_in", "file_in"))
+    assert code == 2 and "has no part" in said
+    code, _, said = run("--split", "heldout")
+    assert code == 2 and "the split heldout has no tasks; it has held_out (40), train (30), validation (8)" in said
+
+
+def test_the_card_of_a_judge_repeats_the_profile_as_typed_and_fits_a_narrow_terminal(monkeypatch, capsys):
+    rate = {"rate": 0.9, "interval": [0.7, 0.97], "n": 19}
+    result = {
+        "labelled": 20, "without_verdict": 1, "flagged": 0, "agreement": rate, "kappa": {"value": None, "interval": None},
+        "false_accept": {"rate": None, "interval": [0.0, 1.0], "n": 0}, "false_reject": rate, "length_bias": None,
+    }  # fmt: skip
+    parser = argparse.ArgumentParser()
+    COMMAND.options(parser)
+    options = parser.parse_args(["my profile.yaml", "--set", "seed=1", "--unsafe-local"])
+    assert options.unsafe_local
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    show_card(COMMAND.card(options, result))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert "next: tracewheel retrain 'my profile.yaml' --set seed=1" in lines
+    assert [line for line in lines if len(line) > 60 and not line.startswith("next: ")] == []
+    assert not re.search(r"[{}\[\]]|None|null|True|False", "\n".join(lines[:-1]))

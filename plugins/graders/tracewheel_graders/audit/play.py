@@ -57,6 +57,7 @@ class Stage:
     def __init__(self, environment: Environment, task: Task, *, in_words: bool = False) -> None:
         self._environment, self._task, self._in_words = environment, task, in_words
         self.tells = isinstance(environment, OutcomeTeller)
+        self._start: int | None = None  # known once an episode was opened
 
     def play(self, calls: Sequence[Call]) -> Played:
         """The episode of these calls; none are carried out after its end.
@@ -65,8 +66,9 @@ class Stage:
             Exception: whatever the environment raises.
         """
         environment, task = self._environment, self._task
-        start = len(play_calls(environment, task, ()))
-        messages = play_calls(environment, task, calls)
+        if self._start is None:
+            self._start = len(play_calls(environment, task, ()))
+        start, messages = self._start, play_calls(environment, task, calls)
         turns = sum(message["role"] == "assistant" for message in messages[start:])
         tool, args = calls[turns - 1] if turns else ("", {})
         answer = str(args.get("text", "")) if self._in_words and tool == TEXT_TURN else ""

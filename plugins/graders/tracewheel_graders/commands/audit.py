@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, ConfigError, DataError, WeakGrader, Writes
+from tracewheel import Command, ConfigError, DataError, WeakGrader, Writes, profile_of, profile_options, profile_words
 
 if TYPE_CHECKING:
-    from tracewheel import Block, Card, Grid, RetrainConfig
+    from tracewheel import Block, Card, Grid
 
 WORST = 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
-    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    profile_options(parser)
     parser.add_argument(
         "--curated", metavar="DIR", help="output of curate: audit its tasks (default: the environment's generator)"
     )
@@ -45,6 +43,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return _measure_judge(options)
     if not options.out:
         raise DataError("--out DIR is missing: the folder for audit.json and audit.html")
+    config = profile_of(options, prefect=True)
     from tracewheel import (
         AuditSections,
         curated_folder,
@@ -52,21 +51,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         log_run,
         logged_solutions,
         note_audit,
-        prepare_environment,
         produce_whole,
         write_audit_page,
     )
     from tracewheel_graders.audit.audit import audit, generated_tasks, tasks_to_audit
 
-    config = _profile_of(options)
-    prepare_environment(config.work_dir, debug=options.debug)
     sections, solutions = AuditSections.of(config), {}
     if options.curated:
         curated = curated_folder(options)
         tasks = tasks_to_audit(sections, load_tasks(curated, options.split))
         solutions = logged_solutions(curated, tasks)
         if not tasks:
-            raise DataError(f"--curated {curated}: the split {options.split} has no tasks")
+            raise DataError(f"--curated {curated}: the split {options.split} has no tasks; it has {_splits_of(curated)}")
     else:
         config.require("environment.kind")
         tasks = generated_tasks(sections)
@@ -84,20 +80,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             _note(f"MLflow: {logged.reason}; `tracewheel runs sync` delivers it")
     graders = [*result["verifiers"].values(), *result["judges"].values()]
     failed = [f"{grader['kind']} {reason}" for grader in graders for reason in grader["reasons"]]
-    failed += (
-        f"rubric: {reason}; give that part weight 0, or set rubric.mode to outcome_first"
-        for reason in result["idle"].get("reasons", ())
-    )
+    failed += (f"rubric: {reason}; {result['idle']['advice']}" for reason in result["idle"].get("reasons", ()))
     if failed:
         more = f"; and {len(failed) - WORST} more" if len(failed) > WORST else ""
         raise WeakGrader("; ".join(failed[:WORST]) + more, result)
     return result
 
 
-def _profile_of(options: argparse.Namespace) -> RetrainConfig:
-    from tracewheel import resolve_config
+def _splits_of(curated: Path) -> str:
+    from tracewheel import read_table
 
-    return resolve_config(options.config, options.overrides, options.run_dir)
+    counts = read_table(curated / "tasks.parquet", ("split",))["split"].value_counts()
+    return ", ".join(f"{name} ({n})" for name, n in counts.items())
 
 
 def _note(text: str) -> None:
@@ -105,13 +99,12 @@ def _note(text: str) -> None:
 
 
 def _measure_judge(options: argparse.Namespace) -> dict[str, Any]:
-    from tracewheel import EpisodeVerifier, make_verifier, prepare_environment
+    from tracewheel import EpisodeVerifier, make_verifier
     from tracewheel_graders.judges.calibration import calibration, judge_labelled, read_labelled
 
     if options.out:
         raise DataError("--labelled: figures go to standard output; leave --out away, and use --json > FILE")
-    config = _profile_of(options)
-    prepare_environment(None, debug=options.debug)
+    config = profile_of(options)
     rubric = config.evaluation.rubric if options.held_back else config.rubric
     judges = [term.spec for term in rubric.verifiers if term.kind == "judge"] if rubric else []
     if not judges:
@@ -175,7 +168,7 @@ def _judge_card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     rows = [(name.replace("_", " "), f"{result[name]:,}") for name in ("labelled", "without_verdict", "flagged")]
     rows.append(("length bias", "–" if bias is None else f"{bias['correlation']:+.2f} (p = {bias['p_value']:.2g})"))
     grid = Grid(("figure", "value", "95% interval"), [*table, ["Cohen's kappa", shown, between]])
-    return Card("The judge and the labels", rows, [grid], next=[f"tracewheel retrain {options.config}"])
+    return Card("The judge and the labels", rows, [grid], next=[f"tracewheel retrain {profile_words(options)}"])
 
 
 def _percent(value: float | None) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, DataError, Writes
-from tracewheel_lab.commands.options import add_profile
+from tracewheel import Command, DataError, Writes, profile_options
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +26,7 @@ HEAD = (
 
 
 def options(parser: ArgumentParser) -> None:
-    add_profile(parser)
+    profile_options(parser)
     parser.add_argument("--logs", metavar="PATH", help="files, folder or glob of logs (default: the profile's ingest.paths)")
     parser.add_argument("--from", dest="first", required=True, metavar="DATE", help="first day; older logs are known on it")
     parser.add_argument("--to", dest="last", required=True, metavar="DATE", help="last day, included")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, ConfigError, DataError, Writes
-from tracewheel_lab.commands.options import add_profile, profile_of
+from tracewheel import Command, ConfigError, DataError, Writes, profile_of, profile_options, profile_words
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -19,7 +17,7 @@ SETTINGS = ("method", "weight", "density", "space", "rank")
 
 
 def options(parser: ArgumentParser) -> None:
-    add_profile(parser)
+    profile_options(parser)
     parser.add_argument("--adapter", dest="adapters", action="append", required=True, metavar="NAME=DIR", help="once for each")
     parser.add_argument("--method", choices=("linear", "ties", "dare_linear", "dare_ties"), help="default: ties")
     parser.add_argument("--weight", type=float, help="weight of each adapter (default: the mean of all)")
@@ -43,7 +41,7 @@ def run(options: Namespace) -> dict[str, Any]:
         DataError: a folder is missing, or there is nothing to evaluate on.
         GateRefused: the merge is worse than one of its parts; nothing is written.
     """
-    config = profile_of(options)
+    config = profile_of(options, "policy.base")
     from tracewheel import folder_of, produce_whole
     from tracewheel_lab.merge_check import MergeFolders, merge_and_check
     from tracewheel_lab.merging import MERGED
@@ -88,7 +86,7 @@ def named(pair: str) -> tuple[str, str]:
 def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     from tracewheel import Card, Grid
 
-    again = f"{shlex.quote(options.config)} --curated {options.curated or 'DIR'} --state {options.out} --out data/evaluation"
+    again = f"{profile_words(options)} --curated {options.curated or 'DIR'} --state {options.out} --out data/evaluation"
     rows = [(name, str(value)) for name, value in result["settings"].items() if value is not None]
     if not result["evaluated"]:
         title, look_at = f"{len(result['parts'])} adapters merged, written to {options.out}", "the merge was not evaluated"
@@ -100,7 +98,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         [Grid(("policy", "success on validation"), [(name, _shown(rate)) for name, rate in result["rates"].items()])],
         f"the merge reaches {_shown(result['rate'])}, its best part {_shown(result['best_part_rate'])}",
         "good" if accepted else "warning",
-        [f"tracewheel evaluate {again}" if accepted else f"tracewheel merge {shlex.quote(options.config)} … --method linear"],
+        [f"tracewheel evaluate {again}" if accepted else f"tracewheel merge {profile_words(options)} … --method linear"],
     )
 
 

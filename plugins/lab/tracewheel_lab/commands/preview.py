@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, DataError, DoubtfulData
-from tracewheel_lab.commands.options import add_profile, profile_of
+from tracewheel import Command, DataError, DoubtfulData, profile_of, profile_options, profile_words
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -22,7 +20,7 @@ NAMES = {
 
 
 def options(parser: ArgumentParser) -> None:
-    add_profile(parser)
+    profile_options(parser)
     parser.add_argument("--state", required=True, metavar="DIR", help="the challenger: output of warm-start or an update")
     parser.add_argument("--trajectories", nargs="+", metavar="FILE", help="trajectories.parquet of rollouts that were sampled")
     parser.add_argument("--scores", nargs="+", metavar="FILE", help="their scores.parquet")
@@ -40,7 +38,7 @@ def run(options: Namespace) -> dict[str, Any]:
         DoubtfulData: too few episodes count, or the log does not hold enough of what the challenger does.
         DataError: the files are not what the options ask for, or no episode can be used.
     """
-    config = profile_of(options)
+    config = profile_of(options, "policy.base")
     from tracewheel import folder_of, policy_of, stage_shown
     from tracewheel_lab.logged_episodes import PreviewPlan, preview_policy
     from tracewheel_lab.off_policy import Limits
@@ -80,7 +78,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     look_at, tone = f"its mean reward changes by {best['gain']:+.3f}, 95% interval {_ends(best['gain_interval'])}", "good"
     if result["refusal"]:
         look_at, tone = "these estimates are not to be relied on", "bad"
-    again = f"tracewheel evaluate {shlex.quote(options.config)}"
+    again = f"tracewheel evaluate {profile_words(options)}"
     left_out = ", ".join(f"{count}: {reason}" for reason, count in result["left_out"].items())
     return Card(
         f"{result['state']} on {result['episodes']} logged episodes of {result['tasks']} tasks",
