@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tracewheel.chat.grammar import Grammar
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
-from tracewheel.engines.draws import Draws
+from tracewheel.engines.draws import CUT, Draws
 from tracewheel.policy.adapter_check import WEIGHTS
 from tracewheel.policy.adapter_form import CONFIG, beyond_vllm, largest_rank, read_form
 from tracewheel.policy.adapters import PolicyRef, check_adapter
@@ -95,6 +96,8 @@ class Session:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     budget: int = 0
+    grammar: Grammar | None = None
+    cut: bool = False  # whether the turn's grammar says no more, within its limits
 
     @classmethod
     def open(cls, request: Request, sampling: Sampling) -> Session:
@@ -107,9 +110,12 @@ class Session:
         self.ids = self.ids[: request.keep] + request.new_ids
         self.turn_ids, self.logprobs, self.versions = [], [], []
         self.budget = request.max_new_tokens
+        self.grammar, self.cut = request.grammar and request.grammar.grammar, False
 
     def extend(self, token_ids: list[int], logprobs: list[float], version: int) -> None:
         """Append a generated piece of the turn."""
+        if self.grammar and logprobs and logprobs[-1] == CUT:
+            token_ids, logprobs, self.cut = token_ids[:-1], logprobs[:-1], True
         self.ids += token_ids
         self.drawn += len(token_ids)
         self.turn_ids += token_ids
@@ -118,12 +124,14 @@ class Session:
 
     @property
     def tokens_left(self) -> int:
-        """The rest of the turn's budget."""
-        return self.budget - len(self.turn_ids)
+        """The rest of the turn's budget; none where its grammar says no more."""
+        return 0 if self.cut else self.budget - len(self.turn_ids)
 
     def rest_of_turn(self, sampling: Sampling, stop_ids: frozenset[int]) -> TurnRequest:
         """The request for the rest of the turn."""
         draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, self.greedy)
+        if self.grammar is not None:
+            draws = replace(draws, grammar=self.grammar.text, grammar_stops=self.grammar.stop_ids, said=tuple(self.turn_ids))
         return TurnRequest(list(self.ids), draws, self.tokens_left, stop_ids)
 
     def stopped(self, stop_ids: frozenset[int]) -> bool:
@@ -153,6 +161,8 @@ class VllmEngineBase(ABC, Generic[BackendT]):
         ConfigError: the adapter's rank is too large, or a server was started with other settings.
         InfrastructureError: vLLM does not start or answer.
     """
+
+    CONSTRAINS = True
 
     def __init__(
         self,
