@@ -226,7 +226,7 @@ def play(name: str, words: list[str]) -> int:
 
 
 class Solved:
-    """What a policy says that knows the workspace's solutions: a call a turn; one that does not gives up after `GIVEN_UP` calls."""
+    """What a policy says that knows the workspace's solutions; one that does not gives up after `GIVEN_UP` calls."""
 
     GIVEN_UP = 3
 

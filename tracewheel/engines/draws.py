@@ -39,7 +39,11 @@ class Draws:
 
     def extra_args(self) -> dict[str, Any]:
         """The settings as numbers and lists under names of their own, for a request to vLLM."""
-        values = asdict(self) | {"seed": str(self.seed), "greedy": int(self.greedy)} | {name: list(getattr(self, name)) for name in LISTS}
+        values = (
+            asdict(self)
+            | {"seed": str(self.seed), "greedy": int(self.greedy)}
+            | {name: list(getattr(self, name)) for name in LISTS}
+        )
         return {f"{PREFIX}{name}": value for name, value in values.items() if value not in ([], "")}
 
     @classmethod

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from tracewheel.chat.grammar import Grammar
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
+from tracewheel.core.types import content_hash
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
 from tracewheel.engines.draws import CUT, Draws
 from tracewheel.policy.adapter_check import WEIGHTS
@@ -79,6 +80,30 @@ class TurnRequest:
     draws: Draws
     max_tokens: int
     stop_ids: frozenset[int] = frozenset()
+
+    def parameters(self, draws: str) -> dict[str, Any]:
+        """VLLM's sampling parameters, by who draws.
+
+        vLLM's own sampler gets a seed of this turn's: without one, servers that began alike would sample a group's episodes
+        alike.
+        """
+        own = self.draws
+        shared = {
+            "max_tokens": self.max_tokens,
+            "logprobs": 0,
+            "stop_token_ids": sorted(self.stop_ids),
+            "ignore_eos": True,
+            "detokenize": False,
+        }
+        if draws == "ours":
+            return shared | {"temperature": 0.0, "extra_args": own.extra_args()}
+        if own.greedy:
+            return shared | {"temperature": 0.0}
+        return shared | {
+            "temperature": own.temperature,
+            "top_p": own.top_p,
+            "seed": int(content_hash([own.seed, own.skip], 15), 16),
+        }
 
 
 @dataclass
@@ -162,8 +187,6 @@ class VllmEngineBase(ABC, Generic[BackendT]):
         InfrastructureError: vLLM does not start or answer.
     """
 
-    CONSTRAINS = True
-
     def __init__(
         self,
         backend_of: Callable[[str], BackendT],
@@ -180,6 +203,11 @@ class VllmEngineBase(ABC, Generic[BackendT]):
         self._sessions: dict[int, Session] = {}
         self._running: dict[str, Session] = {}  # by the request's name
         self._ended: list[Generation] = []
+
+    @property
+    def CONSTRAINS(self) -> bool:
+        """Whether turns can be held to grammars: our draws do."""
+        return bool(self._backend.draws == "ours")
 
     @property
     def idle(self) -> bool:
