@@ -29,8 +29,8 @@ def test_vllm_may_schedule_ahead_and_choose_its_runner(base):
     assert "--logprobs-mode=processed_logprobs" in command_line(found.arguments(base))
 
 
-def test_what_depends_on_a_batch_is_not_deterministic(base):
-    with pytest.raises(ValidationError, match="rollout.engine.draws is 'engine', whose tokens depend"):
+def test_it_is_not_called_deterministic(base):
+    with pytest.raises(ValidationError, match="rollout.engine.draws is 'engine', and that vLLM draws"):
         settings(base, deterministic=True)
 
 
