@@ -91,7 +91,8 @@ def compared(source: Path, base: Path, sessions: int, budget: int) -> list[dict[
             fresh = learners(model, renderer, openings[number], turn.token_ids, held)
             gaps += [abs(one - other) for one, other in zip(turn.logprobs, fresh, strict=True)]
             valid += held and turn.ended_by == "stop" and is_valid(renderer.decode(turn.token_ids[:-1]))
-        found.setdefault(draws, {number: turn.token_ids for number, turn in turns.items()})
+        said = {number: turn.token_ids for number, turn in turns.items()}
+        first = found.setdefault(draws, said)
         rows.append(
             {
                 "engine": kind,
@@ -101,7 +102,7 @@ def compared(source: Path, base: Path, sessions: int, budget: int) -> list[dict[
                 "mean gap": sum(gaps) / len(gaps),
                 "largest gap": max(gaps),
                 "tokens/s": len(gaps) / seconds,
-                "as transformers": sum(found[draws][number] == turn.token_ids for number, turn in turns.items()),
+                "as transformers": None if draws == "engine" else sum(first[number] == said[number] for number in said),
                 "valid": valid if held else None,
             }
         )
