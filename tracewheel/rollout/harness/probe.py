@@ -139,7 +139,13 @@ def proposed_caps(tokens: int, config: RolloutSections) -> dict[str, int]:
 
 
 def _too_long(tokens: int, config: RolloutSections) -> str:
-    return f"the program asks with {tokens} tokens, and rollout.max_tokens is {config.rollout.max_tokens}"
+    most, turn = config.rollout.max_tokens, config.rollout.max_turn_tokens
+    if tokens <= most:
+        return (
+            f"the program asks with {tokens} tokens and a turn may have {turn} (rollout.max_turn_tokens), more than "
+            f"rollout.max_tokens, {most}"
+        )
+    return f"the program asks with {tokens} tokens, and rollout.max_tokens is {most}"
 
 
 def _of_kind(asked: dict[str, int], kind: str) -> str:
