@@ -13,6 +13,8 @@ from flows.console.arguments import profile_of, profile_options
 from flows.console.look import Block, Card, Grid
 from tracewheel.core.errors import DataError, UnhealthyRun
 
+MEND = "The run ended by this error, so later records are missing. Mend what it names; `tracewheel retrain` resumes the run."
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     profile_options(parser)
@@ -33,7 +35,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
     from tracewheel.core.run_state import FAILED
     from tracewheel.report.doctor import examine, loops_of, read_records
-    from tracewheel.report.doctor.finding import Finding, advice
+    from tracewheel.report.doctor.finding import Finding
 
     work_dir = Path(config.work_dir)
     run_id = options.run or last_run(config).record.run_id
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if (state := record.state.read()).get("state") == FAILED:
         # What a run ends by in its first rollout, such as programs that all fail, leaves no records to examine.
         where = {"at": state["stage"]} if state.get("stage") else {}
-        findings.insert(0, Finding("failed", "severe", {**where, "by": state.get("message", "")}, advice("failed")))
+        findings.insert(0, Finding("failed", "severe", {**where, "by": state.get("message", "")}, MEND))
     if not findings:
         raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
     said = result(run_id, sum(len(records.iterations) for records in loops.values()), findings)
