@@ -135,7 +135,7 @@ class Session:
         self.ids = self.ids[: request.keep] + request.new_ids
         self.turn_ids, self.logprobs, self.versions = [], [], []
         self.budget = request.max_new_tokens
-        self.grammar, self.cut = request.grammar and request.grammar.grammar, False
+        self.grammar, self.cut = request.grammar.grammar if request.grammar else None, False
 
     def extend(self, token_ids: list[int], logprobs: list[float], version: int) -> None:
         """Append a generated piece of the turn."""
