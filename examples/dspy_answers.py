@@ -33,7 +33,7 @@ def main() -> None:
     dspy.configure(lm=model, adapter=dspy.JSONAdapter())
     answers = {}
     for name, kind in QUESTIONS.items():
-        signature = dspy.Signature("task: str").append(name, dspy.OutputField(), type_=kind)
+        signature = dspy.Signature({"task": (str, dspy.InputField()), name: (kind, dspy.OutputField())})
         answers[name] = getattr(dspy.Predict(signature)(task=task), name)
     plan = answers.pop("plan")
     print(json.dumps({**answers, "plan": plan.model_dump()}))

@@ -114,7 +114,9 @@ def observe(config: RolloutSections, task: Task) -> Probed:
             ended = pool.step()
     probed = Probed(ended[0][1], live.first, live.largest, tuple(sorted(live.tools)))
     if not probed.episode.turns:
-        raise ConfigError(f"rollout.harness.command: {probed.episode.detail}")
+        refused = _of_kind(probed.episode.requests, "refused")
+        why = f"\nrefused by the gateway, by field: {refused}" if refused else ""
+        raise ConfigError(f"rollout.harness.command: {probed.episode.detail}{why}")
     return probed
 
 
