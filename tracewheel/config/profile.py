@@ -321,8 +321,8 @@ class RetrainConfig(Strict):
     def _check_draws(self) -> RetrainConfig:
         if self.policy.deterministic and getattr(self.rollout.engine, "draws", "ours") == "engine":
             raise ValueError(
-                "rollout.engine.draws is 'engine', and that vLLM draws the same tokens again is not shown: set it to 'ours', or "
-                "policy.deterministic to false"
+                "rollout.engine.draws is 'engine', and that vLLM draws the same tokens again is not shown: set it to 'ours', "
+                "or policy.deterministic to false"
             )
         return self
 
