@@ -32,8 +32,9 @@ HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harness
 FEDERATED := .venv-federated
 FEDERATED_INSTALLED := $(FEDERATED)/.installed-flwr-1.42.0
 
-HARNESS_PROGRAMS := aider mini-swe-agent smolagents
+HARNESS_PROGRAMS := aider dspy mini-swe-agent smolagents
 PACKAGE_aider := aider-chat==0.86.2
+PACKAGE_dspy := dspy==3.4.1
 PACKAGE_mini-swe-agent := mini-swe-agent==2.4.6
 PACKAGE_smolagents := "smolagents[openai]==1.26.0"
 HARNESS_NPM := claude-code codex gemini-cli opencode qwen-code
@@ -195,7 +196,7 @@ $(HARNESSES_INSTALLED): constraints-harnesses.txt $(HARNESS_PROGRAMS:%=$(HARNESS
 	@rm -f $(HARNESSES)/.installed-*
 	@touch $@
 
-# Whole programs, each in a folder of its own, named as its recipe (tracewheel/projects/recipes).
+# Whole programs, each in a folder of its own, named as its recipe (tracewheel/projects/recipes); DSPy, which has none, too.
 $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE_$*)

@@ -6,7 +6,8 @@ A project is made by `tracewheel init --harness NAME`, which also writes the cap
 only the numbers of tasks and episodes are smaller (`SIZES`). The base is a small model with random weights, a long window and
 the tokenizer of `--tokenizer` (a folder with a Qwen-style chat template). It is computed as any model is, and its own
 log-probabilities are stored, but the tokens that are taken are those of a script: three calls of tools and the answer, right in
-one half of the episodes. `--sdks` trains the agents of `examples/` on the workspace with the tiny base, by no script.
+one half of the episodes. `--sdks` trains the agents of `examples/` in the same way on the workspace with the tiny base: the
+script is the task's known solution, and in one half of the episodes its first three calls and a text.
 
 The table counts the training episodes: requests, rows (paths from the first token to a branch's last turn), turns that came
 back changed (unmatched), the lowest fidelity of the two updates, the fewest tool results of an episode, and seconds of the run.
@@ -39,6 +40,7 @@ SIZES = {
     "evaluation.pass_at": "[1]",
 }
 SDK_SIZES = {**SIZES, "curation.harder_tasks": 0, "training.iterations": 2, "training.validate_every": 2}
+SOLVED = "solved"  # plays the known solutions of the workspace
 SDKS = {
     "OpenAI": ["python", "examples/openai_agent.py"],
     "Anthropic": ["python", "examples/anthropic_agent.py"],
@@ -138,7 +140,7 @@ def trained_sdk(name: str, programs: Path, folder: Path, threads: int) -> dict[s
         began = time.perf_counter()
         words = retrain(SDK_SIZES | more, folder)
         words[1] = "configs/tiny-harness.yaml"
-        command(ROOT, environment(threads), *words)
+        command(ROOT, environment(threads), *words, play=SOLVED)
         (folder / "seconds.json").write_text(json.dumps(time.perf_counter() - began))
     return figures(name, folder)
 
@@ -168,7 +170,12 @@ def command(folder: Path, variables: dict[str, str], *words: str, play: str = ""
 
 
 def play(name: str, words: list[str]) -> int:
-    """Run a command with an engine that computes as always and takes the script's tokens."""
+    """Run a command with an engine that computes as always and takes the script's tokens.
+
+    Args:
+        name: Of a recipe, or `SOLVED`.
+        words: The command's, with its `--run-dir`.
+    """
     import torch
     from transformers import AutoTokenizer
 
@@ -176,17 +183,21 @@ def play(name: str, words: list[str]) -> int:
     from tracewheel.engines.token_distribution import TokenDistribution
     from tracewheel.engines.transformers import TransformersEngine
 
-    script = scripts()[name]
+    solves = name == SOLVED
+    script = [""] if solves else scripts()[name]
     planned: dict[tuple[int, int], list[int]] = {}
     first: list[int] = []
-    words_of = AutoTokenizer.from_pretrained(Path.cwd() / "base")
+    words_of = AutoTokenizer.from_pretrained(Path.cwd() / ("data/base" if solves else "base"))
     opening = words_of.encode("<|im_start|>assistant", add_special_tokens=False)
     acts = "<tool_call>" in script[0]
+    solved = Solved(Path(words[words.index("--run-dir") + 1]))
 
     def plan(session: Any) -> list[int]:
         context = words_of.decode(session.ids)
         said = sum(session.ids[at : at + len(opening)] == opening for at in range(len(session.ids))) - 1
-        if acts and "<tools>" not in context:
+        if solves:  # the tiny base's tokenizer writes the opening of a turn as one token with what follows
+            text = solved.turn(context, context.count("<|im_start|>assistant") - 1, whole=bool(session.number % 2))
+        elif acts and "<tools>" not in context:
             text = "A title"
         else:
             first.append(said)  # an answer that a program's own prompt begins with is no turn
@@ -212,6 +223,36 @@ def play(name: str, words: list[str]) -> int:
 
     TransformersEngine._sample = sample  # type: ignore[method-assign]
     return run_command(words)
+
+
+class Solved:
+    """What a policy says that knows the workspace's solutions; one that does not gives up after `GIVEN_UP` calls."""
+
+    GIVEN_UP = 3
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._calls: dict[str, list[tuple[str, dict[str, str]]]] = {}
+
+    def turn(self, context: str, said: int, whole: bool) -> str:
+        """The text after so many turns."""
+        if not self._calls:
+            self._read()
+        task = next(prompt for prompt in sorted(self._calls, key=len, reverse=True) if prompt in context)
+        if not whole and said == self.GIVEN_UP:
+            return "I give up."
+        name, arguments = self._calls[task][said]
+        return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+
+    def _read(self) -> None:
+        import pandas as pd
+
+        from tracewheel.core.types import Task
+        from tracewheel.environments.workspace.agent import solution
+
+        (file,) = self._run.glob("store/curate-*/tasks.parquet")
+        tasks = [Task.from_record(row) for row in pd.read_parquet(file).to_dict("records")]
+        self._calls = {task.prompt: solution(task) for task in tasks}
 
 
 def figures(name: str, folder: Path) -> dict[str, Any]:

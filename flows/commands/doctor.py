@@ -13,6 +13,8 @@ from flows.console.arguments import profile_of, profile_options
 from flows.console.look import Block, Card, Grid
 from tracewheel.core.errors import DataError, UnhealthyRun
 
+MEND = "The run ended by this error, so later records are missing. Mend what it names; `tracewheel retrain` resumes the run."
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     profile_options(parser)
@@ -31,7 +33,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tasks.records.doctor import result
     from tracewheel.config import DoctorSections, load_stored_config
     from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
+    from tracewheel.core.run_state import FAILED
     from tracewheel.report.doctor import examine, loops_of, read_records
+    from tracewheel.report.doctor.finding import Finding
 
     work_dir = Path(config.work_dir)
     run_id = options.run or last_run(config).record.run_id
@@ -40,9 +44,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise DataError(f"{record.path}: no such run; `tracewheel runs status` lists them, --run names one")
     own = DoctorSections.of(load_stored_config(record.path).model_copy(update={"doctor": config.doctor}))
     loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
-    if not loops:
-        raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
     findings = [replace(item, loop=name) for name, records in loops.items() for item in examine(records)]
+    if (state := record.state.read()).get("state") == FAILED:
+        # What a run ends by in its first rollout, such as programs that all fail, leaves no records to examine.
+        where = {"at": state["stage"]} if state.get("stage") else {}
+        findings.insert(0, Finding("failed", "severe", {**where, "by": state.get("message", "")}, MEND))
+    if not findings:
+        raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
     said = result(run_id, sum(len(records.iterations) for records in loops.values()), findings)
     severe = [item.check for item in findings if item.severity == "severe"]
     if severe:

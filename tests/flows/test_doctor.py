@@ -59,6 +59,20 @@ def test_severe_findings_print_a_table_and_exit_with_4(copied, profile, run):
     assert f"tracewheel: doctor: run {run_id}: truncation" in err
 
 
+@pytest.mark.parametrize("reached", [True, False], ids=["a loop", "no loop"])
+def test_a_run_that_failed_says_by_what(copied, profile, run, tmp_path, reached):
+    folder, run_id = shutil.copytree(copied[0], tmp_path / "runs"), copied[1]
+    why = "4 of 4 episodes failed in the program (rollout.harness), most often: 400 max_tokens: must be a number"
+    state = {"state": "failed", "stage": "rollout 1 of 2", "message": why, "failures": {"stage": "rollout 1 of 2", "times": 1}}
+    (folder / run_id / "state.json").write_text(json.dumps(state))
+    if not reached:
+        (folder / run_id / "loop.json").unlink()
+    code, out, err = run("doctor", profile, "--run-dir", folder, "--run", run_id, "--json")
+    first = json.loads(out)["findings"][0]
+    assert code == 4 and f"run {run_id}: failed" in err
+    assert (first["check"], first["severity"], first["evidence"]) == ("failed", "severe", {"at": "rollout 1 of 2", "by": why})
+
+
 def test_a_missing_run_is_bad_input(profile, run, tmp_path):
     code, _, err = run("doctor", profile, "--run-dir", tmp_path, "--run", "nowhere")
     assert code == 2

@@ -103,9 +103,13 @@ class VllmConfig(Strict):
 
     `slots` sessions generate at once. vLLM takes a share `gpu_memory_utilization` of a GPU's memory, or `kv_cache_gib` for
     its KV cache where that is set (default on the CPU: 1 GiB).
+
+    `draws`: who samples. Our own logits processor (`ours`) draws the same tokens as the other engines and turns in a form;
+    vLLM's sampler (`engine`) can schedule ahead, and does neither.
     """
 
     slots: Count = 256
+    draws: Literal["ours", "engine"] = "ours"
     tensor_parallel_size: Count = 1
     gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     kv_cache_gib: Positive | None = None

@@ -318,6 +318,15 @@ class RetrainConfig(Strict):
         return self
 
     @model_validator(mode="after")
+    def _check_draws(self) -> RetrainConfig:
+        if self.policy.deterministic and getattr(self.rollout.engine, "draws", "ours") == "engine":
+            raise ValueError(
+                "rollout.engine.draws is 'engine', and that vLLM draws the same tokens again is not shown: set it to 'ours', "
+                "or policy.deterministic to false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_training_world(self) -> RetrainConfig:
         kind = self.environment.kind
         if self.rollout.exploration.environment_args and (kind == "several" or kind.startswith("recorded:")):

@@ -9,6 +9,9 @@ import numpy as np
 
 PREFIX = "draw_"
 RANDOM_BLOCK = 256
+LISTS = ("forced", "grammar_stops", "said")
+# The log-probability of the stop token that ends a turn whose grammar says no more within its limits: nobody drew it.
+CUT = 1.0
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,9 @@ class Draws:
         seed: The session's.
         skip: How many of the session's random numbers its earlier tokens have used.
         forced: The tokens to take instead of sampling, for their log-probabilities alone.
+        grammar: What the turn may say (`chat.grammar`), empty for anything.
+        grammar_stops: The tokens that end a turn of the grammar.
+        said: The turn's tokens so far, where it is sampled in pieces: the grammar has read them.
     """
 
     seed: int = 0
@@ -27,11 +33,18 @@ class Draws:
     top_p: float = 1.0
     greedy: bool = False
     forced: tuple[int, ...] = ()
+    grammar: str = ""
+    grammar_stops: tuple[int, ...] = ()
+    said: tuple[int, ...] = ()
 
     def extra_args(self) -> dict[str, Any]:
         """The settings as numbers and lists under names of their own, for a request to vLLM."""
-        values = asdict(self) | {"seed": str(self.seed), "greedy": int(self.greedy), "forced": list(self.forced)}
-        return {f"{PREFIX}{name}": value for name, value in values.items() if value != []}
+        values = (
+            asdict(self)
+            | {"seed": str(self.seed), "greedy": int(self.greedy)}
+            | {name: list(getattr(self, name)) for name in LISTS}
+        )
+        return {f"{PREFIX}{name}": value for name, value in values.items() if value not in ([], "")}
 
     @classmethod
     def of(cls, extra_args: dict[str, Any] | None) -> Draws | None:
@@ -50,7 +63,8 @@ class Draws:
                 temperature=float(found.pop("temperature")),
                 top_p=float(found.pop("top_p")),
                 greedy=bool(found.pop("greedy")),
-                forced=tuple(int(token) for token in found.pop("forced", ())),
+                grammar=str(found.pop("grammar", "")),
+                **{name: tuple(int(token) for token in found.pop(name, ())) for name in LISTS},
                 **found,
             )
         except (KeyError, TypeError) as error:

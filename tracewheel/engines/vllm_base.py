@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tracewheel.chat.grammar import Grammar
 from tracewheel.core.errors import AdapterMismatchError, ConfigError
 from tracewheel.core.fingerprint import files_hash
+from tracewheel.core.types import content_hash
 from tracewheel.engines.base import Generation, Request, Sampling, as_stop_ids
-from tracewheel.engines.draws import Draws
+from tracewheel.engines.draws import CUT, Draws
 from tracewheel.policy.adapter_check import WEIGHTS
 from tracewheel.policy.adapter_form import CONFIG, beyond_vllm, largest_rank, read_form
 from tracewheel.policy.adapters import PolicyRef, check_adapter
@@ -79,6 +81,30 @@ class TurnRequest:
     max_tokens: int
     stop_ids: frozenset[int] = frozenset()
 
+    def parameters(self, draws: str) -> dict[str, Any]:
+        """VLLM's sampling parameters, by who draws.
+
+        vLLM's own sampler gets a seed of this turn's: without one, servers that began alike would sample a group's episodes
+        alike.
+        """
+        own = self.draws
+        shared = {
+            "max_tokens": self.max_tokens,
+            "logprobs": 0,
+            "stop_token_ids": sorted(self.stop_ids),
+            "ignore_eos": True,
+            "detokenize": False,
+        }
+        if draws == "ours":
+            return shared | {"temperature": 0.0, "extra_args": own.extra_args()}
+        if own.greedy:
+            return shared | {"temperature": 0.0}
+        return shared | {
+            "temperature": own.temperature,
+            "top_p": own.top_p,
+            "seed": int(content_hash([own.seed, own.skip], 15), 16),
+        }
+
 
 @dataclass
 class Session:
@@ -95,6 +121,8 @@ class Session:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     budget: int = 0
+    grammar: Grammar | None = None
+    cut: bool = False  # whether the turn's grammar says no more, within its limits
 
     @classmethod
     def open(cls, request: Request, sampling: Sampling) -> Session:
@@ -107,9 +135,12 @@ class Session:
         self.ids = self.ids[: request.keep] + request.new_ids
         self.turn_ids, self.logprobs, self.versions = [], [], []
         self.budget = request.max_new_tokens
+        self.grammar, self.cut = request.grammar.grammar if request.grammar else None, False
 
     def extend(self, token_ids: list[int], logprobs: list[float], version: int) -> None:
         """Append a generated piece of the turn."""
+        if self.grammar and logprobs and logprobs[-1] == CUT:
+            token_ids, logprobs, self.cut = token_ids[:-1], logprobs[:-1], True
         self.ids += token_ids
         self.drawn += len(token_ids)
         self.turn_ids += token_ids
@@ -118,12 +149,14 @@ class Session:
 
     @property
     def tokens_left(self) -> int:
-        """The rest of the turn's budget."""
-        return self.budget - len(self.turn_ids)
+        """The rest of the turn's budget; none where its grammar says no more."""
+        return 0 if self.cut else self.budget - len(self.turn_ids)
 
     def rest_of_turn(self, sampling: Sampling, stop_ids: frozenset[int]) -> TurnRequest:
         """The request for the rest of the turn."""
         draws = Draws(self.seed, self.drawn, self.temperature, sampling.top_p, self.greedy)
+        if self.grammar is not None:
+            draws = replace(draws, grammar=self.grammar.text, grammar_stops=self.grammar.stop_ids, said=tuple(self.turn_ids))
         return TurnRequest(list(self.ids), draws, self.tokens_left, stop_ids)
 
     def stopped(self, stop_ids: frozenset[int]) -> bool:
@@ -170,6 +203,11 @@ class VllmEngineBase(ABC, Generic[BackendT]):
         self._sessions: dict[int, Session] = {}
         self._running: dict[str, Session] = {}  # by the request's name
         self._ended: list[Generation] = []
+
+    @property
+    def CONSTRAINS(self) -> bool:
+        """Whether turns can be held to grammars: our draws do."""
+        return bool(self._backend.draws == "ours")
 
     @property
     def idle(self) -> bool:

@@ -23,6 +23,7 @@ GENERATE, ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
 NAME_PREFIX = "generate-tokens-"  # what the server puts before a request's name
 RETRY_SECONDS = 0.5
 CONNECT_SECONDS = 5.0
+CERTAIN = 1e-6
 EXCERPT = 300  # characters of a server's message in ours
 
 
@@ -185,6 +186,15 @@ class VllmClient:
                 f"start it with --max-model-len={self._settings.longest}"
             )
         name = str(base["id"])
+        if self._settings.draws == "engine":
+            # The only token that is allowed has the probability 1 among those that are sampled from, and less among all.
+            only = await self._generate(TurnRequest([0], Draws(), 1), name, "", {"allowed_token_ids": [1]})
+            if only.token_ids != [1] or abs(only.logprobs[0]) > CERTAIN:
+                raise ConfigError(
+                    f"{self.url}: does not report the log-probabilities that it samples by: start it with "
+                    "--logprobs-mode=processed_logprobs and no logits processors"
+                )
+            return name
         turns = [TurnRequest([0], Draws(temperature=temperature, forced=(1,)), 1) for temperature in (0.5, 2.0)]
         found = [await self._generate(turn, name, "") for turn in turns]
         if any(output.token_ids != [1] for output in found) or found[0].logprobs == found[1].logprobs:
@@ -194,18 +204,25 @@ class VllmClient:
             )
         return name
 
-    async def _generate(self, turn: TurnRequest, model: str, name: str) -> Output:
-        parameters = {
-            "temperature": 0.0,
-            "max_tokens": turn.max_tokens,
-            "logprobs": 0,
-            "stop_token_ids": sorted(turn.stop_ids),
-            "ignore_eos": True,
-            "detokenize": False,
-            "extra_args": turn.draws.extra_args(),
-        }
+    async def _score(self, ids: list[int], model: str) -> list[float]:
+        """The log-probabilities of all tokens but the first: as in any turn, or, where vLLM draws, as a prompt's."""
+        if self._settings.draws == "ours":
+            turn = TurnRequest(ids[:1], Draws(forced=tuple(ids[1:])), len(ids) - 1)
+            return (await self._generate(turn, model, "")).logprobs
+        answer = await self._ask(TurnRequest(ids, Draws(), 1), model, "", {"prompt_logprobs": 0})
+        try:
+            places = zip(ids[1:], answer["prompt_logprobs"][1:], strict=True)
+            return [float(place[str(token)]["logprob"]) for token, place in places]
+        except (KeyError, TypeError, ValueError) as error:
+            raise _Unavailable(f"an invalid answer ({error})") from error
+
+    async def _ask(self, turn: TurnRequest, model: str, name: str, more: dict[str, Any] | None = None) -> Any:
+        parameters = turn.parameters(self._settings.draws) | (more or {})
         body = {"model": model, "token_ids": turn.ids, "sampling_params": parameters} | ({"request_id": name} if name else {})
-        answer = await self._request("POST", GENERATE, body)
+        return await self._request("POST", GENERATE, body)
+
+    async def _generate(self, turn: TurnRequest, model: str, name: str, more: dict[str, Any] | None = None) -> Output:
+        answer = await self._ask(turn, model, name, more)
         try:
             choice = answer["choices"][0]
             token_ids = [int(token) for token in choice["token_ids"] or []]
@@ -254,11 +271,10 @@ class VllmClient:
         probe = read_probe(adapter.folder)
         if probe is None:
             return
-        turn = TurnRequest(probe.token_ids[:1], Draws(forced=tuple(probe.token_ids[1:])), len(probe.logprobs))
-        found = (await self._generate(turn, adapter.digest, "")).logprobs
+        found = await self._score(probe.token_ids, adapter.digest)
         base = None
         if self._base is not None and not is_rounding(found, probe, self._settings.dtype):
-            base = (await self._generate(turn, self._base, "")).logprobs  # to say what it serves instead
+            base = await self._score(probe.token_ids, self._base)  # to say what it serves instead
         compare_logprobs(adapter.folder, found, probe, self._settings.dtype, base)
 
     async def _request(self, method: str, path: str, body: Any = None, refusal_allowed: bool = False) -> Any:

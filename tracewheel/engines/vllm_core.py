@@ -66,6 +66,7 @@ class _Running:
     vllm_name: str
     adapter: AdapterFiles | None
     ended: Ended
+    scores: bool
 
 
 class VllmCore:
@@ -113,27 +114,30 @@ class VllmCore:
                 self._check_served(adapter)
         return adapter
 
-    def add(self, turn: TurnRequest, adapter: AdapterFiles | None, ended: Ended) -> str:
-        """Request a turn and return the request's name; `ended` is called with it, the tokens and their log-probabilities."""
+    @property
+    def draws(self) -> str:
+        """Who samples: `rollout.engine.draws`."""
+        return self._settings.draws
+
+    def add(self, turn: TurnRequest, adapter: AdapterFiles | None, ended: Ended, scores: bool = False) -> str:
+        """Request a turn and return the request's name; `ended` is called with it, the tokens and their log-probabilities.
+
+        With `scores` these are the log-probabilities of the prompt's tokens after the first.
+        """
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+        more = {"prompt_logprobs": 0} if scores else {}
         parameters = SamplingParams(
-            temperature=0.0,
-            max_tokens=turn.max_tokens,
-            logprobs=0,
+            **turn.parameters(self.draws) | more,
             flat_logprobs=True,
-            stop_token_ids=sorted(turn.stop_ids) or None,
-            ignore_eos=True,
-            detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=turn.draws.extra_args(),
             skip_clone=True,
         )
         with self.lock:
             name = str(next(self._numbers))
             lora = self._ensure_resident(adapter) if adapter else None
             vllm_name = self._engine.add_request(name, {"prompt_token_ids": turn.ids}, parameters, lora_request=lora)
-            self._running[name] = _Running(vllm_name, adapter, ended)
+            self._running[name] = _Running(vllm_name, adapter, ended, scores)
         return name
 
     def step(self) -> None:
@@ -147,7 +151,8 @@ class VllmCore:
                 running = self._running.pop(output.request_id, None)
                 if running is not None:
                     completion = output.outputs[0]
-                    running.ended(output.request_id, list(completion.token_ids), _flat(completion.logprobs))
+                    logprobs = output.prompt_logprobs if running.scores else completion.logprobs
+                    running.ended(output.request_id, list(completion.token_ids), _flat(logprobs))
 
     def abort(self, name: str) -> tuple[list[int], list[float]]:
         """Stop a request; returns the tokens that it has generated and their log-probabilities."""
@@ -229,8 +234,9 @@ class VllmCore:
     def _scorer(self, adapter: AdapterFiles | None) -> Callable[[list[int]], list[float]]:
         def score(ids: list[int]) -> list[float]:
             found: list[float] = []
-            turn = TurnRequest(ids[:1], Draws(forced=tuple(ids[1:])), len(ids) - 1)
-            name = self.add(turn, adapter, lambda _, __, logprobs: found.extend(logprobs))
+            ours = self.draws == "ours"  # token by token, as in any turn; vLLM's sampler cannot be told its tokens
+            turn = TurnRequest(ids[:1], Draws(forced=tuple(ids[1:])), len(ids) - 1) if ours else TurnRequest(ids, Draws(), 1)
+            name = self.add(turn, adapter, lambda _, __, logprobs: found.extend(logprobs), scores=not ours)
             while name in self._running:
                 self.step()
             return found
@@ -239,11 +245,12 @@ class VllmCore:
 
 
 def _flat(logprobs: Any) -> list[float]:
-    return [logprobs.logprobs[start] for start in logprobs.start_indices]
+    places = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
+    return [logprobs.logprobs[start] for start, end in places if end > start]  # a prompt's first token has none
 
 
 def _start(base: str, settings: VllmSettings) -> Any:
-    os.environ.update(environment(True, settings.batch_invariant))
+    os.environ.update(environment(settings, in_process=True))
     logging.getLogger("vllm").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():

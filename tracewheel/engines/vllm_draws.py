@@ -5,6 +5,9 @@ logits processor draws the tokens itself, by the same inverse transform and from
 transformers engine, and leaves vLLM's greedy choice only the drawn token, with its log-probability as the logit, which
 `logprobs_mode: processed_logits` reports. The settings of a request's draws come in its `extra_args` (`vllm_xargs`
 over HTTP); requests without any are left alone.
+
+A turn that a grammar holds is drawn from the tokens that it allows, and its log-probabilities are those among them. The
+grammar comes as text; its masks are worked out here, in each of vLLM's processes, with the model's own tokenizer.
 """
 
 from __future__ import annotations
@@ -12,12 +15,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from tracewheel.engines.draws import Draws
+from tracewheel.chat.grammar import Grammar, GrammarError, Grammars, GrammarState
+from tracewheel.chat.tokenizer import load_tokenizer
+from tracewheel.engines.draws import CUT, Draws
 from tracewheel.engines.token_distribution import TokenDistribution
+from tracewheel.policy.allowed_tokens import with_masks
+
+
+class _Held:
+    """A turn under its grammar: `bits` [W] of the next token, None where the grammar says no more within its limits."""
+
+    def __init__(self, grammars: Grammars, draws: Draws) -> None:
+        self._taken = 0
+        self.bits: np.ndarray | None = None
+        try:
+            self._state: GrammarState | None = grammars.start(Grammar(draws.grammar, draws.grammar_stops))
+            for token in draws.said:
+                self._state.take(token)
+        except GrammarError:  # the gateway has compiled it: only its limits can be the reason
+            self._state = None
+
+    def read(self, generated: list[int]) -> None:
+        """Take what was generated since."""
+        if self._state is None:
+            return
+        try:
+            for token in generated[self._taken :]:
+                self._state.take(token)
+        except GrammarError:
+            self._state = self.bits = None
+            return
+        self._taken = len(generated)
+        self.bits = None if self._state.failed else self._state.bits
 
 
 @dataclass
@@ -25,6 +59,7 @@ class _Row:
     draws: Draws
     uniforms: list[float]
     generated: list[int]  # vLLM's own list: its length is the position in the turn, even if a step is repeated
+    held: _Held | None = None
 
     def uniform(self) -> float:
         return self.uniforms[len(self.generated)] if self.uniforms else 0.0
@@ -49,6 +84,8 @@ class SessionDraws(LogitsProcessor):
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._device = device
+        self._model: str = vllm_config.model_config.model
+        self._grammars: Grammars | None = None
         self._rows: dict[int, _Row] = {}
         if device.type == "cpu":
             # vLLM makes its logits processors in each of its processes, before it loads the model.
@@ -73,7 +110,7 @@ class SessionDraws(LogitsProcessor):
             draws = Draws.of(params.extra_args)
             if draws is not None:
                 assert params.max_tokens is not None
-                self._rows[index] = _Row(draws, draws.uniforms(params.max_tokens), generated)
+                self._rows[index] = _Row(draws, draws.uniforms(params.max_tokens), generated, self._held(draws))
         for one, other, direction in batch_update.moved:
             moved, back = self._rows.pop(one, None), self._rows.pop(other, None)
             if moved is not None:
@@ -94,11 +131,29 @@ class SessionDraws(LogitsProcessor):
                 torch.tensor([[row.draws.greedy] for row in rows], dtype=torch.bool, device=self._device),
             )
         indices, temperatures, top_p, greedy = self._constants
-        distribution = TokenDistribution(logits[indices].float(), temperatures)
+        own = logits[indices].float()
+        held = [(place, row.held) for place, row in enumerate(rows) if row.held is not None]
+        for place, turn in held:
+            turn.read(rows[place].generated)
+        if masked := [(place, turn.bits) for place, turn in held if turn.bits is not None]:
+            bits = torch.from_numpy(np.stack([bits for _, bits in masked]))
+            own = with_masks(own, [place for place, _ in masked], bits)
+        distribution = TokenDistribution(own, temperatures)
         uniforms = torch.tensor([[row.uniform()] for row in rows], dtype=torch.float64)
         tokens = distribution.draw(uniforms.to(self._device), top_p, greedy)
         forced = torch.tensor([[row.forced()] for row in rows]).to(self._device)
         tokens = torch.where(forced >= 0, forced, tokens)
         logits[indices] = -torch.inf
         logits[indices[:, None], tokens] = distribution.logprobs(tokens).to(logits.dtype)
+        for place, turn in held:
+            if turn.bits is None:
+                logits[indices[place]] = -torch.inf
+                logits[indices[place], rows[place].draws.grammar_stops[0]] = CUT
         return logits
+
+    def _held(self, draws: Draws) -> _Held | None:
+        if not draws.grammar:
+            return None
+        if self._grammars is None:
+            self._grammars = Grammars(load_tokenizer(self._model))
+        return _Held(self._grammars, draws)

@@ -101,6 +101,11 @@ class VllmServers:
     async def _client(self, url: str, server: VllmServer | None, settings: VllmSettings, patience: float) -> VllmClient:
         return VllmClient(url, settings, patience, server)
 
+    @property
+    def draws(self) -> str:
+        """Who samples: `rollout.engine.draws`."""
+        return self._settings.draws
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the requests' thread and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

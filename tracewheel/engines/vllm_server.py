@@ -47,7 +47,7 @@ class VllmServer:
             "--enable-scale-out",
             "--disable-uvicorn-access-log",
         ]
-        self._batch_invariant = settings.batch_invariant
+        self._settings = settings
         self._threads = settings.threads if settings.device == "cpu" else None
         self._patience = patience
         self._port = free_port()
@@ -98,7 +98,7 @@ class VllmServer:
         self._process = None
 
     def _start(self) -> None:
-        variables = os.environ | environment(False, self._batch_invariant) | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+        variables = os.environ | environment(self._settings, in_process=False) | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
         variables |= visible(self._cards) | self._variables
         variables.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)  # set by a vLLM in this process
         if self._threads is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tracewheel.config import EngineSections, VllmEngineConfig, VllmServerConfig
 from tracewheel.policy.adapters import base_folder
@@ -19,13 +19,13 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
-    # The older model runner: it takes logits processors of this form on all devices.
-    "VLLM_USE_V2_MODEL_RUNNER": "0",
     # Otherwise vLLM binds the process, and so the trainer, to some cores.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 
 
+# The older model runner: it takes logits processors of our form on all devices.
+OURS = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 MAX_LORAS = 2  # adapters in use at a time
 
 
@@ -45,6 +45,7 @@ class VllmSettings:
     kv_cache_gib: float | None
     sleeps: bool = False
     batch_invariant: bool = False
+    draws: Literal["ours", "engine"] = "ours"
 
     @classmethod
     def of(cls, config: EngineSections) -> VllmSettings:
@@ -64,6 +65,7 @@ class VllmSettings:
             kv_cache_gib=engine.kv_cache_gib,
             sleeps=config.placement.share == "sleep" and config.policy.device != "cpu",
             batch_invariant=config.policy.deterministic and config.policy.device != "cpu",
+            draws=engine.draws,
         )
 
     def arguments(self, base: str) -> dict[str, Any]:
@@ -80,15 +82,15 @@ class VllmSettings:
             "max_cpu_loras": MAX_LORAS + 1,
             "max_lora_rank": self.max_rank,
             "tensor_parallel_size": self.tensor_parallel_size,
-            "logits_processors": [DRAWS],
-            "logprobs_mode": "processed_logits",
+            "logprobs_mode": "processed_logprobs",
             "generation_config": "vllm",
             "skip_tokenizer_init": True,
             "use_tqdm_on_load": False,
-            "async_scheduling": False,
             "disable_log_stats": True,
             "seed": 0,
         }
+        if self.draws == "ours":
+            arguments |= {"logits_processors": [DRAWS], "logprobs_mode": "processed_logits", "async_scheduling": False}
         kv_cache_gib = self.kv_cache_gib
         if self.device == "cpu":
             arguments["block_size"] = CPU_BLOCK
@@ -105,10 +107,11 @@ class VllmSettings:
         return arguments
 
 
-def environment(in_process: bool, batch_invariant: bool = False) -> dict[str, str]:
+def environment(settings: VllmSettings, in_process: bool) -> dict[str, str]:
     """The variables to set for vLLM: those of ours that are not set already."""
     wanted = ENVIRONMENT | ({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if in_process else {})
-    wanted |= {"VLLM_BATCH_INVARIANT": "1"} if batch_invariant else {}
+    wanted |= OURS if settings.draws == "ours" else {}
+    wanted |= {"VLLM_BATCH_INVARIANT": "1"} if settings.batch_invariant else {}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 

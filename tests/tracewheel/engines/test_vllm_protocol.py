@@ -206,5 +206,5 @@ def test_on_a_gpu_one_setting_asks_for_sums_in_one_order(base, device):
     profile = {"name": "test", "policy": policy, "rollout": {"engine": {"kind": "vllm"}}}
     settings = VllmSettings.of(EngineSections.of(RetrainConfig.model_validate(profile)))
     assert settings.batch_invariant == (device == "cuda")
-    assert environment(True, settings.batch_invariant).get("VLLM_BATCH_INVARIANT") == ("1" if device == "cuda" else None)
+    assert environment(settings, in_process=True).get("VLLM_BATCH_INVARIANT") == ("1" if device == "cuda" else None)
     assert settings.arguments(base).get("max_num_batched_tokens") == (16_384 if device == "cuda" else None)

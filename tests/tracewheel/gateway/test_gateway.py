@@ -64,11 +64,17 @@ def test_a_session_that_rests_makes_room(thread, renderer, limits):
     gateway = Gateway(thread(slots=1), renderer, limits)
     request = ChatRequest([{"role": "user", "content": "hi"}], max_tokens=2)
 
-    async def ask():
-        for number in range(ROWS_PER_SLOT + 1):
-            await asyncio.wait_for(gateway.answer(gateway.open(Draw(number)).key, request), 20)
+    episodes = [gateway.open(Draw(number)) for number in range(ROWS_PER_SLOT + 1)]
 
-    asyncio.run(ask())
+    async def ask():
+        return [await asyncio.wait_for(gateway.answer(episode.key, request), 20) for episode in episodes]
+
+    replies, records = asyncio.run(ask()), [episode.record() for episode in episodes]
+    for reply, record in zip(replies, records, strict=True):
+        said = [token for token, acted in zip(record.token_ids, record.action_mask, strict=True) if acted]
+        assert said == [token.id for token in reply.tokens] and 1 <= len(said) <= 2
+        assert reply.message["role"] == "assistant"
+    assert len({record.token_ids[-1] for record in records}) > 1, "each was drawn by its own seed"
 
 
 def test_an_engine_that_fails_tells_every_program(renderer, limits, tasks, plain_agent, together):

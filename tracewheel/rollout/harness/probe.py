@@ -114,7 +114,9 @@ def observe(config: RolloutSections, task: Task) -> Probed:
             ended = pool.step()
     probed = Probed(ended[0][1], live.first, live.largest, tuple(sorted(live.tools)))
     if not probed.episode.turns:
-        raise ConfigError(f"rollout.harness.command: {probed.episode.detail}")
+        refused = _of_kind(probed.episode.requests, "refused")
+        why = f"\nrefused by the gateway, by field: {refused}" if refused else ""
+        raise ConfigError(f"rollout.harness.command: {probed.episode.detail}{why}")
     return probed
 
 
@@ -139,7 +141,13 @@ def proposed_caps(tokens: int, config: RolloutSections) -> dict[str, int]:
 
 
 def _too_long(tokens: int, config: RolloutSections) -> str:
-    return f"the program asks with {tokens} tokens, and rollout.max_tokens is {config.rollout.max_tokens}"
+    most, turn = config.rollout.max_tokens, config.rollout.max_turn_tokens
+    if tokens <= most:
+        return (
+            f"the program asks with {tokens} tokens and a turn may have {turn} (rollout.max_turn_tokens), more than "
+            f"rollout.max_tokens, {most}"
+        )
+    return f"the program asks with {tokens} tokens, and rollout.max_tokens is {most}"
 
 
 def _of_kind(asked: dict[str, int], kind: str) -> str:

@@ -3,6 +3,7 @@
 `make test-harnesses` installs the SDKs that want an environment of their own.
 """
 
+import json
 import os
 from collections import deque
 from pathlib import Path
@@ -15,6 +16,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 ROOT = Path(__file__).parents[4]
 PYTHON = Path(os.environ.get("TRACEWHEEL_HARNESSES", ROOT / ".venv-harnesses")) / "bin" / "python"
+DSPY = PYTHON.parents[1] / "dspy" / "bin" / "python"
 OWN = [
     pytest.mark.harnesses,
     pytest.mark.slow,
@@ -85,3 +87,19 @@ def test_its_episodes_are_those_of_the_built_in_loop(command, played, tasks):
     for one, other in zip(played(tasks[:2], harness(command), samples=2), expected, strict=True):
         assert one.token_ids == other.token_ids and one.action_mask == other.action_mask
         assert one.branches == [] and one.requests["unmatched"] == one.requests["lost_tokens"] == 0
+
+
+@pytest.mark.harnesses
+@pytest.mark.slow
+@pytest.mark.skipif(not DSPY.exists(), reason="DSPy is not installed: make test-harnesses")
+def test_dspys_typed_answers_are_of_their_types(played, tasks):
+    """The tiny base never learnt JSON: the form of each answer is held, and DSPy parses it at once."""
+    harness = {"command": [str(DSPY), str(ROOT / "examples" / "dspy_answers.py")], "tools": "none", "seconds": 300}
+    (found,) = played(tasks[:1], harness, max_tokens=2000, max_turn_tokens=200)
+    print(found.requests, len(found.token_ids), found.final_state["program"]["output"])
+    assert (found.stop_reason, found.detail) == ("finished", "")
+    assert found.requests["asked"] == len(found.turns) == 5 and found.requests["refused"] == 0
+    assert all(turn["grammar"] in found.grammars for turn in found.turns) and len(found.grammars) == 5
+    answers = json.loads(found.final_state["program"]["output"])
+    kinds = {"mode": str, "steps": int, "certain": bool, "folders": list, "plan": dict}
+    assert {name: type(answer) for name, answer in answers.items()} == kinds
