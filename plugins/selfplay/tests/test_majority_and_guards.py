@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracewheel import Task, Trajectory, episode_from
+from tracewheel import Task, episode_from
 from tracewheel_selfplay.guards import Limits, Round, flip_rate, stop_reason
 from tracewheel_selfplay.majority import Majority, MajorityArgs, NoMajority, vote
 

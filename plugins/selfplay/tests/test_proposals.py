@@ -47,7 +47,7 @@ def test_the_same_proposal_is_the_same_task():
 
 
 def test_the_worth_of_a_proposal_by_hand(tmp_path):
-    """p = 1/4: 4 x 1/4 x 3/4 = 0.75, less 0.5 x 2/3 for two of three in a cluster; p = 1/2 alone: 1 - 0.5 / 3."""
+    """P = 1/4: 4 x 1/4 x 3/4 = 0.75, less 0.5 x 2/3 for two of three in a cluster; p = 1/2 alone: 1 - 0.5 / 3."""
     texts = [GOOD, GOOD | {"seed": 8}, GOOD | {"tier": 3}]
     named = [json.dumps(each, sort_keys=True, separators=(",", ":")) for each in texts]
     outcomes = {named[0]: [True, False, False, False], named[2]: [True, False]}

@@ -11,7 +11,6 @@ from typing import Literal
 
 from tracewheel import Episode, Strict, Task, Verdict, canonical_json
 
-
 FEWEST = 3  # episodes of a group: one alone would always be right, as a greedy evaluation plays it
 
 

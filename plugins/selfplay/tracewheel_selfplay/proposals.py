@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from tracewheel import (
     ConfigError,
     DataError,
@@ -27,7 +29,7 @@ class Named(Strict):
     """An environment by its kind."""
 
     kind: str
-    args: dict[str, Any] = {}
+    args: dict[str, Any] = Field(default_factory=dict)
 
 
 class ProposalsArgs(Strict):

@@ -21,7 +21,6 @@ from tracewheel import (
     canonical_json,
     give,
     kind_text,
-    load_tasks,
     make_environment,
     play_calls,
     read_scores,
@@ -160,8 +159,3 @@ class SelfPlay:
             "challenger_tokens": tokens_of(asked),
             "malformed": sum(not each.final_state.get("proposal") for each in trajectories_of(asked)),
         }
-
-
-def training_fingerprints(curated: Path) -> set[str]:
-    """Of the tasks of training."""
-    return {task.fingerprint for task in load_tasks(curated, "train")}
