@@ -64,9 +64,9 @@ class Proposals:
         properties = {
             "family": {"type": "string", "enum": list(maker.families)},
             "tier": {"type": "integer", "enum": list(maker.tiers)},
-            "seed": {"type": "integer", "minimum": 0, "maximum": SEEDS - 1},
+            "seed": {"type": "integer"},
         }
-        return [function_tool("propose_task", "Propose a task: its family, its tier of difficulty, and a seed.", properties)]
+        return [function_tool("propose_task", f"Propose a task; seed is 0 to {SEEDS - 1}.", properties)]
 
     def reset(self, task: Task) -> None:
         self._proposal = None

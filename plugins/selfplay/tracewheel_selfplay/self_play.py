@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tracewheel import (
+    DataError,
     RetrainConfig,
     TaskMaker,
     WarmStartSections,
@@ -33,8 +34,9 @@ from tracewheel_selfplay.learnable import why_not, worth_of
 from tracewheel_selfplay.proposals import SEEDS, maker_of, proposal_tasks, task_of
 from tracewheel_selfplay.rounds import learn, mark, new, play, tokens_of, trajectories_of
 
-RESULT_FILE, TABLE_FILE = "self_play.json", "worth.json"
+TABLE_FILE = "worth.json"
 REQUESTS, DEMONSTRATIONS = 4, 200
+PROPOSAL_TOKENS, TURN_TOKENS = 800, 96  # what a proposal needs at least, with its tool and with a plain tokenizer
 
 
 def taught_to_propose(config: RetrainConfig, out: Path) -> Path:
@@ -82,7 +84,7 @@ class SelfPlay:
         self.rng = random.Random(config.seed)
 
     def run(self, start: Path, tokens: int | None = None) -> dict[str, Any]:
-        """Play until the iterations are over, or the solver has sampled so many tokens; writes `self_play.json`.
+        """Play until the iterations are over, or the solver has sampled so many tokens.
 
         Returns:
             `rounds`: what was proposed, refused, how often solved, and the tokens of both; `state`, the solver's last.
@@ -93,9 +95,7 @@ class SelfPlay:
             rounds.append(figures)
             if tokens and sum(each["solver_tokens"] for each in rounds) >= tokens:
                 break
-        result = {"rounds": rounds, "state": str(state), "challenger": self.proposer and str(self.proposer)}
-        write_json(self.out / RESULT_FILE, result)
-        return result
+        return {"rounds": rounds, "state": str(state), "challenger": self.proposer and str(self.proposer)}
 
     def round(self, state: Path, start: Path, iteration: int) -> tuple[Path, dict[str, Any]]:
         """One round of both. Returns the solver's next state and the figures."""
@@ -141,10 +141,21 @@ class SelfPlay:
             ]
             return made, None
         size = max(2, wanted // REQUESTS)
-        config = self.config.model_copy(update={"rollout": self.config.rollout.model_copy(update={"group_size": size})})
+        rollout = self.config.rollout
+        own = {
+            "group_size": size,
+            "exploration": type(rollout.exploration)(),  # what it sets is the solver's world's
+            "max_tokens": max(rollout.max_tokens, PROPOSAL_TOKENS),
+            "max_turn_tokens": max(rollout.max_turn_tokens, TURN_TOKENS),
+        }
+        config = self.config.model_copy(update={"rollout": rollout.model_copy(update=own)})
         asked = play(config, self.proposer, self.curated, requests, folder / "proposals", iteration)
-        found = [each.final_state.get("proposal") for each in trajectories_of(asked)]
-        return [each for each in found if each], asked
+        episodes = trajectories_of(asked)
+        if not any(map(sum, (each.action_mask for each in episodes))):
+            raise DataError(
+                f"{asked}: the challenger sampled nothing ({episodes[0].stop_reason}): its prompt takes too many tokens"
+            )
+        return [proposal for each in episodes if (proposal := each.final_state.get("proposal"))], asked
 
     def reward(self, requests: list[Any], asked: Path, folder: Path, iteration: int) -> dict[str, Any]:
         """Score the challenger's proposals by what came of them, and update it."""

@@ -17,13 +17,10 @@ from tracewheel import (
     read_scores,
     read_table,
     success_of,
-    write_json,
 )
 from tracewheel_selfplay.guards import Limits, Round, flip_rate, stop_reason
 from tracewheel_selfplay.majority import NoMajority, vote
 from tracewheel_selfplay.rounds import learn, mark, play, trajectories_of
-
-RESULT_FILE = "self_reward.json"
 
 
 def self_reward(
@@ -36,7 +33,7 @@ def self_reward(
     labels: int = 8,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
-    """Train on the policy's own majority until the iterations are over or a guard stops; writes `self_reward.json`.
+    """Train on the policy's own majority until the iterations are over or a guard stops.
 
     Args:
         config: The profile; its rubric scores the labelled tasks, and nothing else of training.
@@ -66,9 +63,7 @@ def self_reward(
         if limits and (stopped := stop_reason(rounds, limits)):
             break
         state = folder / "update"
-    result = {"rounds": [each.to_record() for each in rounds], "stopped": stopped, "state": str(state)}
-    write_json(out / RESULT_FILE, result)
-    return result
+    return {"rounds": [each.to_record() for each in rounds], "stopped": stopped, "state": str(state)}
 
 
 def round_of(played: Path, own: Path, true: Path, entropy: float | None) -> Round:

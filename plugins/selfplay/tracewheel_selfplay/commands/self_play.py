@@ -12,7 +12,7 @@ from tracewheel import Command, DataError, Writes, profile_of, profile_options, 
 if TYPE_CHECKING:
     from tracewheel import Card
 
-SHOWN = 8
+RESULT_FILE, SHOWN = "result.json", 8
 
 
 def options(parser: ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(options: Namespace) -> dict[str, Any]:
         DataError: a folder is missing, or the options contradict each other.
     """
     config = profile_of(options, "policy.base", "environment.kind")
-    from tracewheel import curated_folder, folder_of
+    from tracewheel import curated_folder, folder_of, write_json
     from tracewheel_selfplay.rounds import judge, new
     from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
@@ -50,7 +50,9 @@ def run(options: Namespace) -> dict[str, Any]:
         proposer = folder_of(given, "--challenger") if given else taught_to_propose(config, out / "taught")
     found = SelfPlay(config, curated, out / "rounds", proposer).run(start, options.tokens)
     verdict = judge(config, {"start": start, "self-play": Path(found["state"])}, curated, out / "held_out")
-    return {"out": options.out, **found, **verdict}
+    result = {"out": options.out, **found, **verdict}
+    write_json(out / RESULT_FILE, result)
+    return result
 
 
 def card(options: Namespace, result: Mapping[str, Any]) -> Card:
@@ -87,5 +89,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes(("rounds", "held_out", "taught")),
+    Writes((RESULT_FILE,), ("rounds/*", "held_out/*", "taught/*")),
 )

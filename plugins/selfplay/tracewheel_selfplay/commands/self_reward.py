@@ -13,6 +13,8 @@ from tracewheel import Command, DataError, Writes, profile_of, profile_options, 
 if TYPE_CHECKING:
     from tracewheel import Card
 
+RESULT_FILE = "result.json"
+
 
 def options(parser: ArgumentParser) -> None:
     profile_options(parser)
@@ -35,7 +37,7 @@ def run(options: Namespace) -> dict[str, Any]:
         DataError: a folder is missing, or there are no labels.
     """
     config = profile_of(options, "policy.base")
-    from tracewheel import curated_folder, folder_of, resolve_config
+    from tracewheel import curated_folder, folder_of, resolve_config, write_json
     from tracewheel_selfplay.guards import Limits
     from tracewheel_selfplay.rounds import judge, new
     from tracewheel_selfplay.self_reward import self_reward
@@ -48,7 +50,9 @@ def run(options: Namespace) -> dict[str, Any]:
     limits = None if options.unguarded else Limits()
     found = self_reward(config, reward, curated, start, out / "rounds", labels=options.labels, limits=limits)
     verdict = judge(config, {"start": start, "self-reward": Path(found["state"])}, curated, out / "held_out")
-    return {"out": options.out, **found, **verdict}
+    result = {"out": options.out, **found, **verdict}
+    write_json(out / RESULT_FILE, result)
+    return result
 
 
 def card(options: Namespace, result: Mapping[str, Any]) -> Card:
@@ -84,5 +88,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes(("rounds", "held_out")),
+    Writes((RESULT_FILE,), ("rounds/*", "held_out/*")),
 )
