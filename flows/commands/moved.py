@@ -39,6 +39,8 @@ WHEELS = {
     "federated": "federated",
     "merge": "lab",
     "preview": "lab",
+    "self-play": "selfplay",
+    "self-reward": "selfplay",
     "train-reward-model": "lab",
     "sandbox": "worlds",
 }

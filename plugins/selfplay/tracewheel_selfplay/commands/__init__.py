@@ -1,0 +1,1 @@
+"""The wheel's commands, a file each."""
