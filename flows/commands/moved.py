@@ -39,6 +39,7 @@ WHEELS = {
     "federated": "federated",
     "merge": "lab",
     "preview": "lab",
+    "prompt": "prompts",
     "train-reward-model": "lab",
     "sandbox": "worlds",
 }
