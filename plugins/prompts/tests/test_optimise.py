@@ -32,9 +32,7 @@ def run(player, curated, splits, tmp_path):
             tools = {tool["function"]["name"]: tool["function"]["description"] for tool in world.tools()}
         train, validation = splits["train"], splits["validation"][: settings.validation_tasks]
         with Journal(tmp_path / journal, "run") as notes, Reflector(settings, notes) as reflector:
-            adapter = PromptAdapter(
-                settings, player, Prompt(system=BASE), tools, train, validation, curated, notes, reflector
-            )
+            adapter = PromptAdapter(settings, player, Prompt(system=BASE), tools, train, validation, curated, notes, reflector)
             return optimise(adapter, train, validation, tmp_path / "gepa.log"), reflector
 
     return optimised
@@ -101,7 +99,10 @@ def test_replies_and_money_are_bounded(run, table):
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (lambda body, number: {"content": "I cannot help with that."}, "the last 3 replies of table were unusable: it holds no text"),
+        (
+            lambda body, number: {"content": "I cannot help with that."},
+            "the last 3 replies of table were unusable: it holds no text",
+        ),
         (lambda body, number: {"content": "```\n" + "x" * 5000 + "\n```"}, "unusable: the text has 5000 characters"),
         (lambda body, number: (500, {}, b"broken"), "the reflection model does not answer: "),
         (lambda body, number: (200, {}, b"{}"), "the reflection model does not answer: "),
@@ -110,7 +111,7 @@ def test_replies_and_money_are_bounded(run, table):
     ids=["rubbish", "too long", "500", "no completion", "hangs"],
 )
 def test_a_bad_reflection_model_ends_the_run_with_what_was_found(run, chat_server, answer, says):
-    found, reflector = run(settings_for(chat_server(answer).url, reflection={"timeout": 1.0}))
+    found, _ = run(settings_for(chat_server(answer).url, reflection={"timeout": 1.0}))
     assert found.prompt == Prompt(system=BASE) and says in found.stopped
     assert len(found.candidates) == 1
 

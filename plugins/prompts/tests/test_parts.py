@@ -90,7 +90,9 @@ def test_demonstrations_come_from_verified_training_episodes(curated, splits):
     requests = {task.prompt for task in splits["train"] if task.family == "prefix"}
     for text in pool.texts(second):
         assert text.splitlines()[0].removeprefix("Request: ") in requests and "write_file" in text
-    others = {task.prompt for split in ("validation", "held_out") for task in splits[split]} - {t.prompt for t in splits["train"]}
+    others = {task.prompt for split in ("validation", "held_out") for task in splits[split]} - {
+        t.prompt for t in splits["train"]
+    }
     shown = {one.text.splitlines()[0].removeprefix("Request: ") for one in pool._known.values()}
     assert not shown & others
 

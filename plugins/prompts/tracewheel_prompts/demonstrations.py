@@ -65,7 +65,7 @@ class Pool:
         for family in sorted(scores, key=lambda name: (sum(scores[name]) / len(scores[name]), name)):
             for name, one in self._known.items():
                 if one.family == family and name not in held:
-                    return " ".join([*held[len(held) + 1 - most :] if len(held) >= most else held, name])
+                    return " ".join([*held, name][-most:])
         return ids
 
 

@@ -80,7 +80,9 @@ def overfitting(splits: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
     high = (gate.get("interval") or [0.0, 1.0])[1]
     shown = f"validation gained {100 * seen:+.1f} points, held-out {100 * held:+.1f}"
     if seen > high:
-        return f"{shown}: the prompt is fitted to the tasks that chose it, since its gain there is outside the held-out interval"
+        return (
+            f"{shown}: the prompt is fitted to the tasks that chose it, since its gain there is outside the held-out interval"
+        )
     return f"{shown}: no overfitting is shown"
 
 
@@ -96,7 +98,10 @@ def page(report: Mapping[str, Any]) -> str:
         "",
     ]
     if report["splits"]:
-        lines += ["| tasks | before, greedy | after, greedy | before, sampled | after, sampled | gain |", "|---|---:|---:|---:|---:|---:|"]
+        lines += [
+            "| tasks | before, greedy | after, greedy | before, sampled | after, sampled | gain |",
+            "|---|---:|---:|---:|---:|---:|",
+        ]
         for name, found in report["splits"].items():
             rates = found["rates"]
             cells = [shown_rate(rates[which][mode]) for mode in MODES for which in (BEFORE, AFTER)]

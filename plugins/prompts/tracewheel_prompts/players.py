@@ -132,9 +132,7 @@ class EndpointPlayer(_Player):
         config, asked = self._asked(prompt, tasks)
         with tempfile.TemporaryDirectory(prefix="prompt-") as folder:
             out, journal = Path(folder) / "out", Path(folder) / "journal"
-            evaluate_endpoint(
-                BaselineSections.of(config), asked, out, samples=self.samples, journal=journal, greedy=False
-            )
+            evaluate_endpoint(BaselineSections.of(config), asked, out, samples=self.samples, journal=journal, greedy=False)
             took = read_table(out / "attempts.parquet", ["trajectory_id", "completion_tokens"])
             tokens = dict(zip(took["trajectory_id"], took["completion_tokens"], strict=True))
             return _read(out / "sampled", out / "sampled", tokens)

@@ -18,10 +18,10 @@ SYSTEM, DEMONSTRATIONS = "system", "demonstrations"
 
 
 class Prompt(Strict):
-    """What a policy is told beside the user's words.
+    r"""What a policy is told beside the user's words.
 
     >>> Prompt(system="Tidy up.", demonstrations=("Request: a",)).said
-    'Tidy up.\\n\\nRequests that were handled well:\\n\\nRequest: a'
+    'Tidy up.\n\nRequests that were handled well:\n\nRequest: a'
 
     Attributes:
         system: The system message.

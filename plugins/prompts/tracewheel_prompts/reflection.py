@@ -125,9 +125,9 @@ def _prompt(part: str, current: str, records: Sequence[Mapping[str, Any]], longe
 
 
 def usable(reply: str, longest: int) -> tuple[str, str]:
-    """The text in a reply, and why it is of no use; "" where it is.
+    r"""The text in a reply, and why it is of no use; "" where it is.
 
-    >>> usable("Here: ```\\nMove every match.\\n```", 100)
+    >>> usable("Here: ```\nMove every match.\n```", 100)
     ('Move every match.', '')
     """
     from gepa.strategies.instruction_proposal import InstructionProposalSignature

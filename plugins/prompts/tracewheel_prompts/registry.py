@@ -23,8 +23,9 @@ def register(config: RetrainConfig, report: Mapping[str, Any]) -> str:
     """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    import mlflow
     from mlflow.exceptions import MlflowException
+
+    import mlflow
 
     name = f"{config.tracking.model_name}-prompt"
     prompt = {key: value for key, value in report["prompt"].items() if key != "digest"}

@@ -24,7 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="YAML profile")
     parser.add_argument("settings", metavar="SETTINGS", help="YAML: reflection, budgets, parts")
     parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
-    parser.add_argument("--state", metavar="DIR", help="the policy: output of a warm start or an update (default: the base alone)")
+    parser.add_argument(
+        "--state", metavar="DIR", help="the policy: output of a warm start or an update (default: the base alone)"
+    )
     parser.add_argument("--baseline", action="store_true", help="the policy is the model behind the profile's baseline instead")
     parser.add_argument("--register", action="store_true", help="register the prompt with MLflow")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
@@ -91,7 +93,9 @@ def _produce(settings: PromptSettings, player: Player, curated: Path, path: Path
     train, validation = (load_tasks(curated, split) for split in ("train", "validation"))
     train, validation = train[: settings.train_tasks], validation[: settings.validation_tasks]
     if not train or not validation:
-        raise DataError(f"--curated {curated}: has {len(train)} training and {len(validation)} validation tasks; both are needed")
+        raise DataError(
+            f"--curated {curated}: has {len(train)} training and {len(validation)} validation tasks; both are needed"
+        )
     with open_environment(train[0].environment) as environment:
         start = start_of(config) or Prompt(system=environment.system_prompt)
         tools = {tool["function"]["name"]: tool["function"]["description"] for tool in environment.tools()}
@@ -140,8 +144,10 @@ def _say_budget(settings: PromptSettings, player: Player, train: int, validation
     money = settings.reflection.budget
     print(
         f"Optimising {', '.join(settings.parts)} on {train} training tasks; {validation} validation tasks choose.\n"
-        f"At most {settings.tokens:,} sampled tokens (up to {player.most_tokens:,} an episode), {settings.reflections} replies of "
-        f"{settings.reflection.model}" + (f" for at most {money:g}" if money else "") + f", {settings.iterations} proposals.\n"
+        f"At most {settings.tokens:,} sampled tokens (up to {player.most_tokens:,} an episode), "
+        f"{settings.reflections} replies of {settings.reflection.model}"
+        + (f" for at most {money:g}" if money else "")
+        + f", {settings.iterations} proposals.\n"
         "Training, validation and held-out tasks are evaluated at the end, under both prompts, on top of that.",
         file=sys.stderr,
         flush=True,
