@@ -7,7 +7,6 @@ import pytest
 
 from plugins.prompts.benchmarks.edits import edited
 from plugins.prompts.benchmarks.obedient_logs import RULES, log_lines, obeyed
-from tests.flows.conftest import *  # noqa: F403
 from tracewheel import CurateSections, RetrainConfig, curate, ingest, load_tasks, make_environment
 from tracewheel_prompts.players import EndpointPlayer
 from tracewheel_prompts.settings import PromptSettings

@@ -137,12 +137,16 @@ class PromptAdapter:
     ) -> Candidate:
         """New texts of parts."""
         most = self.settings.demonstrations
-        return {
-            part: self.pool.next(candidate[part], data[part], most)
-            if part == DEMONSTRATIONS
-            else self.reflector.rewrite(part, candidate[part], data[part])
-            for part in parts
-        }
+        try:
+            return {
+                part: self.pool.next(candidate[part], data[part], most)
+                if part == DEMONSTRATIONS
+                else self.reflector.rewrite(part, candidate[part], data[part])
+                for part in parts
+            }
+        except Exception as error:  # GEPA would log it and go on
+            self.failure = error
+            raise
 
     def stop(self, state: Any) -> bool:
         """Whether GEPA is to end."""

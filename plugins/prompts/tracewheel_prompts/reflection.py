@@ -13,7 +13,6 @@ from tracewheel import (
     InputError,
     OpenAiChat,
     content_hash,
-    spoken,
 )
 from tracewheel_prompts.journal import Journal
 from tracewheel_prompts.prompt import SYSTEM, TOOL
@@ -106,7 +105,7 @@ class Reflector:
         self._client = self._client or OpenAiChat(self._settings.reflection, spent=self.cost or 0.0)
         seed = self._settings.seed + self.asked
         reply = self._client.complete([{"role": "user", "content": prompt}], [], seed)
-        return {"text": spoken(reply.message.get("content") or ""), "cost": reply.usage.cost}
+        return {"text": (reply.message.get("content") or "").rpartition("</think>")[2], "cost": reply.usage.cost}
 
 
 def _prompt(part: str, current: str, records: Sequence[Mapping[str, Any]], longest: int) -> str:
