@@ -1,7 +1,7 @@
-"""A reflection model from a table of edits that a person would make, behind a real chat endpoint on 127.0.0.1.
+"""A reflection model from a table of edits that a person would make; and a real chat endpoint on 127.0.0.1 for any answers.
 
-It reads the request as a model would: the text to improve, and the feedback. Of the rows whose sign is in the feedback and
-whose sentence is not in the text yet, the request's seed chooses one. Some rows are wrong guesses.
+The table reads the request as a model would: the text to improve, and the feedback. Of the rows whose sign is in the feedback
+and whose sentence is not in the text yet, the request's seed chooses one. Some rows are wrong guesses.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -31,20 +32,22 @@ def edited(request: str, seed: int) -> str:
     return f"```\n{current}{' ' + rows[seed % len(rows)] if rows else ''}\n```"
 
 
-class EditsServer:
-    """The endpoint, as a context manager; `requests` holds what was asked."""
+def edit(body: dict[str, Any]) -> dict[str, Any]:
+    """The table's reply to a chat request."""
+    return {"content": edited(body["messages"][-1]["content"], body["seed"])}
 
-    def __init__(self) -> None:
-        self.requests: list[str] = []
-        outer = self
+
+class ChatEndpoint:
+    """The endpoint, as a context manager; `answer` makes a message of a request's body."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.requests.append(body["messages"][-1]["content"])
-                data = json.dumps(_completion(body)).encode()
+                data = json.dumps(_completion(body, answer(body))).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
@@ -66,9 +69,9 @@ class EditsServer:
         self._server.server_close()
 
 
-def _completion(body: dict[str, Any]) -> dict[str, Any]:
-    asked = body["messages"][-1]["content"]
-    message = {"role": "assistant", "content": edited(asked, body["seed"])}
-    usage = {"prompt_tokens": len(asked) // 4, "completion_tokens": len(message["content"]) // 4}
-    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+def _completion(body: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": "assistant", "content": None, **said}
+    read, wrote = json.dumps(body["messages"]), json.dumps(said)
+    usage = {"prompt_tokens": len(read) // 4, "completion_tokens": len(wrote) // 4}  # by characters: it has no tokenizer
+    choices = [{"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in said else "stop"}]
     return {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": choices, "usage": usage}

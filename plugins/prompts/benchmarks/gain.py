@@ -1,9 +1,10 @@
 """What GEPA gains for a policy that follows its prompt, in success on held-out tasks.
 
-    python plugins/prompts/benchmarks/gain.py --curated DIR --state DIR --work DIR [--seeds 0 1 2]
+    python -m plugins.prompts.benchmarks.prepare runs/prompts/obedient
+    python -m plugins.prompts.benchmarks.gain runs/prompts/obedient --work runs/prompts/gain [--hosted] [--seeds 0 1 2]
 
-`obedient_logs.py` writes the logs, `ingest`, `curate` and `stage warm-start` of `plugins/prompts/configs/obedient.yaml` make
-the two folders. The reflection model is the table in `edits.py`, over HTTP; with a large model the command is the same.
+The policy is the tiny one that `prepare.py` has trained, or with `--hosted` the scripted agent of `obedient_logs.py`. The
+reflection model is the table in `edits.py`. Both are asked over HTTP; with a large model the command is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 import yaml
 
 from flows.cli import main as tracewheel
-from plugins.prompts.benchmarks.edits import EditsServer
+from plugins.prompts.benchmarks.edits import ChatEndpoint, edit
+from plugins.prompts.benchmarks.obedient_logs import obedient
+from tracewheel import load_tasks
 
 PROFILE = "plugins/prompts/configs/obedient.yaml"
 
@@ -38,8 +41,8 @@ def settings(url: str, seed: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--curated", required=True)
-    parser.add_argument("--state", required=True)
+    parser.add_argument("prepared", type=Path, help="the output of prepare.py")
+    parser.add_argument("--hosted", action="store_true", help="the scripted agent behind an endpoint is the policy")
     parser.add_argument("--work", required=True, type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     options = parser.parse_args()
@@ -47,11 +50,14 @@ def main() -> None:
     rows = []
     for seed in options.seeds:
         out, file, begun = options.work / f"seed-{seed}", options.work / f"seed-{seed}.yaml", time.monotonic()
-        with EditsServer() as server:
-            file.write_text(yaml.safe_dump(settings(server.url, seed)))
-            code = tracewheel(
-                ["prompt", PROFILE, str(file), "--curated", options.curated, "--state", options.state, "--out", str(out)]
-            )
+        curated = options.prepared / "curated"
+        tasks = [task for split in ("train", "validation", "held_out") for task in load_tasks(curated, split)]
+        with ChatEndpoint(edit) as table, ChatEndpoint(obedient(tasks)) as hosted:
+            file.write_text(yaml.safe_dump(settings(table.url, seed)))
+            baseline = json.dumps({"endpoint": hosted.url, "model": "obedient", "max_turn_tokens": 100})
+            player = ["--baseline", "--set", f"baseline={baseline}"]
+            words = player if options.hosted else ["--state", str(options.prepared / "warm_start")]
+            code = tracewheel(["prompt", PROFILE, str(file), "--curated", str(curated), *words, "--out", str(out)])
         print(f"seed {seed}: exit code {code}, {time.monotonic() - begun:.0f} s", flush=True)
         rows.append((seed, json.loads((out / "report.json").read_text())))
     print("| seed | tokens | replies | accepted | training | validation | held-out | gate's interval | verdict |")

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -80,3 +81,34 @@ def obeyed(solution: list[Call], task: Task, rules: set[str]) -> list[Call]:
         work = [*work, *[("move_file", {"source": path, "destination": destination}) for path in spared[:1]]]
     moved = sorted(args["source"].rpartition("/")[2] for name, args in work if name == "move_file")
     return [*work, look, ("write_file", {"path": task.goal["manifest"], "content": json.dumps(moved)}), finish]
+
+
+def obedient(tasks: Iterable[Task]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The same agent behind an endpoint: a chat request to its next message. It knows these tasks by their requests."""
+    world = make_environment("workspace")
+    known: dict[str, list[Task]] = {}
+    for task in tasks:
+        known.setdefault(task.prompt, []).append(task)
+    lock = threading.Lock()  # it has one world
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        system, request = (message["content"] for message in body["messages"][:2])
+        rules = {name for name, sentence in RULES.items() if sentence in system}
+        replies = [message["content"] for message in body["messages"] if message["role"] == "tool"]
+        with lock:
+            calls = next(
+                calls for calls in map(plan(rules), known[request]) if replied(calls[0], calls[1], len(replies)) == replies
+            )
+        name, args = calls[1][len(replies)]
+        function = {"name": name, "arguments": json.dumps(args)}
+        return {"tool_calls": [{"id": f"call_{len(replies)}", "type": "function", "function": function}]}
+
+    def plan(rules: set[str]) -> Callable[[Task], tuple[Task, list[Call]]]:
+        return lambda task: (task, obeyed(world.solution(task), task, rules))  # type: ignore[attr-defined]
+
+    def replied(task: Task, calls: list[Call], count: int) -> list[str]:
+        """What the world has replied to the first calls: tasks with equal requests are told apart by it."""
+        world.reset(task)
+        return [world.step(name, args).text for name, args in calls[:count]]
+
+    return answer

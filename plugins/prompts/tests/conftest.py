@@ -1,13 +1,12 @@
 """A small curated folder of the workspace, a policy that obeys its prompt and a table of edits, both behind real HTTP."""
 
-import json
 import re
 
 import pytest
 
 from plugins.prompts.benchmarks.edits import edited
-from plugins.prompts.benchmarks.obedient_logs import RULES, log_lines, obeyed
-from tracewheel import CurateSections, RetrainConfig, curate, ingest, load_tasks, make_environment
+from plugins.prompts.benchmarks.obedient_logs import log_lines, obedient
+from tracewheel import CurateSections, RetrainConfig, curate, ingest, load_tasks
 from tracewheel_prompts.players import EndpointPlayer
 from tracewheel_prompts.settings import PromptSettings
 
@@ -52,41 +51,8 @@ def splits(curated):
 @pytest.fixture
 def policy(chat_server, splits):
     """A hosted policy that does what its system prompt says."""
-    world = make_environment("workspace")
-    known = {}
-    for tasks in splits.values():
-        known |= {(task.prompt, _listing(task)): task for task in tasks}
-    by_prompt = {}
-    for task in known.values():
-        by_prompt.setdefault(task.prompt, []).append(task)
-
-    def answer(body, number):
-        system, request = body["messages"][0]["content"], body["messages"][1]["content"]
-        told = {name for name, sentence in RULES.items() if sentence in system}
-        said = [message for message in body["messages"] if message["role"] == "assistant"]
-        # Tasks with equal requests are told apart by what their tools have replied.
-        task = next(task for task in by_prompt[request] if _fits(world, task, told, body["messages"]))
-        name, args = obeyed(world.solution(task), task, told)[len(said)]
-        call = {"id": f"call_{len(said)}", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
-        return {"tool_calls": [call]}
-
-    return chat_server(answer)
-
-
-def _listing(task):
-    return json.dumps(task.initial_state, sort_keys=True)
-
-
-def _fits(world, task, told, messages):
-    world.reset(task)
-    replies = iter([message["content"] for message in messages if message["role"] == "tool"])
-    for name, args in obeyed(world.solution(task), task, told):
-        reply = next(replies, None)
-        if reply is None:
-            return True
-        if world.step(name, args).text != reply:
-            return False
-    return True
+    answer = obedient([task for tasks in splits.values() for task in tasks])
+    return chat_server(lambda body, number: answer(body))
 
 
 @pytest.fixture

@@ -82,8 +82,9 @@ def test_the_token_budget_is_never_exceeded(run, table, player):
     with pytest.raises(DataError, match="the start cannot be judged on validation: tokens: 0 of"):
         run(settings_for(table.url, tokens=start - 1), "small")
     assert not table.requests
-    found, _ = run(settings_for(table.url, tokens=start + 6 * most), "larger")
-    assert found.stopped.startswith("tokens: ") and 0 < found.tokens <= start + 6 * most
+    found, _ = run(settings_for(table.url, tokens=start + 100, minibatch=12), "larger")
+    assert found.stopped.startswith("tokens: ") and found.stopped.endswith(f"the next 12 tasks may take {start:,}")
+    assert 0 < found.tokens <= start and not table.requests
 
 
 def test_replies_and_money_are_bounded(run, table):
