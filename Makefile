@@ -113,7 +113,7 @@ setup-plugins: $(PLUGINS_INSTALLED)
 
 # As they stand in this checkout, with their extras; the core is there already, and PyPI knows none of them.
 $(PLUGINS_INSTALLED): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "math-verify>=0.9" "bm25s>=0.3.16" "PyStemmer>=3.1" "setuptools>=77"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "gepa==0.1.4" "math-verify>=0.9" "bm25s>=0.3.16" "PyStemmer>=3.1" "setuptools>=77"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ./,$(PLUGINS))
 	@rm -f $(VENV)/.plugins-*
 	@touch $@

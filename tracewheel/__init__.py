@@ -51,6 +51,7 @@ PUBLIC = {
     "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
         "AuditSections",
+        "BaselineSections",
         "CurateSections",
         "EndpointConfig",
         "EvaluateSections",
@@ -253,6 +254,7 @@ PUBLIC = {
         "Verdict",
         "episode_from",
     ),
+    "tracewheel.teacher.baseline": ("evaluate_endpoint",),
     "tracewheel.traces.discovery": ("is_log_name",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.json_cutter": ("Piece",),

@@ -39,6 +39,7 @@ WHEELS = {
     "federated": "federated",
     "merge": "lab",
     "preview": "lab",
+    "prompt": "prompts",
     "self-play": "selfplay",
     "self-reward": "selfplay",
     "train-reward-model": "lab",

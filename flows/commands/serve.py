@@ -102,6 +102,7 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
 
 
 def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
+    from tracewheel.environments import served_prompt
     from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog, LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
@@ -120,7 +121,8 @@ def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str
 
     log = ConversationLog(folder, forgotten=forgotten)
     redaction = LogRedaction(config.ingest.redaction, renderer)
-    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction)
+    prompt = served_prompt(config.environment.spec) if "environment" in config.model_fields_set else None
+    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction, prompt)
     engines = [served.engine]
     if options.challenger:
         rival = policy_in(config, options.challenger, "--challenger")

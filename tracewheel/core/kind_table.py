@@ -97,7 +97,7 @@ def _given() -> list[str]:
 
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
 SOURCES, WEB, GRADERS = "tracewheel-sources", "tracewheel-web", "tracewheel-graders"
-SELFPLAY = "tracewheel-selfplay"
+PROMPTS, SELFPLAY = "tracewheel-prompts", "tracewheel-selfplay"
 _LOG_FORMATS = (
     "acp", "agentdojo", "ai_studio", "amp", "antigravity", "atif", "autogen", "bedrock", "bfcl", "braintrust",
     "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli", "cursor", "droid",
@@ -114,6 +114,7 @@ WHEELS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("bfcl", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
         **dict.fromkeys(("miniwob", "shop", "webapp"), WEB),
         "proposals": SELFPLAY,
+        "prompted": PROMPTS,
     },
     "verifier": {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import OWN_CLASS, WHEELS, KindTable, inner_kinds, load_class
 from tracewheel.core.kinds import Kind, args_model, build, check_reach, keywords_of, parse_kind
 from tracewheel.core.own_code import guard
-from tracewheel.core.types import Task
+from tracewheel.core.types import Task, canonical_json
 from tracewheel.environments.base import (
     TEXT_TURN,
     Attackable,
@@ -37,6 +37,7 @@ from tracewheel.environments.own_calls import hold
 from tracewheel.environments.returns import CHECKS
 from tracewheel.environments.running import (
     SharesResources,
+    arguments_of,
     awaited,
     close_environment,
     most_open,
@@ -44,6 +45,8 @@ from tracewheel.environments.running import (
 )
 
 PREFIX = "recorded:"
+# Messages and tools of a request to those that the policy is given.
+ServedPrompt = Callable[[list[dict[str, Any]], list[dict[str, Any]]], tuple[list[dict[str, Any]], list[dict[str, Any]]]]
 ENVIRONMENTS = KindTable(
     "tracewheel.environments",
     {
@@ -83,8 +86,10 @@ __all__ = [
     "opening_of",
     "repeat",
     "repeats_replies",
+    "served_prompt",
     "share_resources",
     "takes_argument",
+    "unwrapped",
     "wanted_threads",
 ]
 
@@ -169,6 +174,7 @@ def wanted_threads(kind: str, undeclared: int) -> int:
     Raises:
         ConfigError: there is no such environment.
     """
+    kind = unwrapped(kind)
     declared = getattr(_class_of(kind), "tool_threads", None)
     inner = {parse_kind(text).kind for text in inner_kinds(kind)} - {parse_kind(kind).kind, "scripted", *ENVIRONMENTS}
     return undeclared if declared is None or (not declared and inner) else int(declared)
@@ -180,19 +186,41 @@ def most_episodes(kind: str) -> int | None:
     Raises:
         ConfigError: there is no such environment, or its limit is no count.
     """
+    kind = unwrapped(kind)
     found = _class_of(kind)
     return None if found is ENVIRONMENTS["recorded"] else most_open(found, kind)
 
 
 def takes_argument(kind: str, name: str) -> bool:
-    """Whether an environment's class names an argument.
+    """Whether the class of an environment names an argument; of one that wraps another, which passes it on, the other's.
 
     Raises:
         ConfigError: there is no such environment.
     """
-    found = _class_of(kind)
+    found = _class_of(unwrapped(kind))
     model = args_model(found)
     return name in (model.model_fields if model else keywords_of(found) or ())
+
+
+def unwrapped(kind: str) -> str:
+    """The environment within one whose class says, as `wraps`, which of its arguments holds another; else itself.
+
+    Raises:
+        ConfigError: there is no such environment.
+    """
+    inner = parse_kind(kind).args.get(getattr(_class_of(kind), "wraps", ""))
+    return unwrapped(canonical_json(inner)) if isinstance(inner, dict) else kind
+
+
+def served_prompt(kind: str) -> ServedPrompt | None:
+    """What an environment's class does to the requests of programs that are served (its `served`); None where it has none.
+
+    Raises:
+        ConfigError: there is no such environment, or it does not take its arguments.
+    """
+    found = _class_of(kind)
+    make: Callable[[Any], ServedPrompt] | None = getattr(found, "served", None)
+    return make(arguments_of(found, kind)) if make else None
 
 
 def _class_of(kind: str) -> type:

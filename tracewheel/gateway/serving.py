@@ -18,6 +18,7 @@ from tracewheel.core import clock
 from tracewheel.core.endings import UNFINISHED, mark_of
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import content_hash
+from tracewheel.environments import ServedPrompt
 from tracewheel.gateway.asking import ASKER, Asker
 from tracewheel.gateway.conversation_log import ConversationLog, LogRedaction
 from tracewheel.gateway.engine_thread import EngineThread
@@ -95,6 +96,7 @@ class ServingDoor:
         log: Where conversations are written.
         keys: What programs must show, one of them.
         redaction: What is done to a record before it is written.
+        prompt: Puts the champion's prompt in place of the program's; the log holds what the policy was given.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class ServingDoor:
         log: ConversationLog,
         keys: frozenset[str],
         redaction: LogRedaction | None = None,
+        prompt: ServedPrompt | None = None,
     ) -> None:
+        self._prompt = prompt
         self._served, self._renderer, self._log, self._keys = served, renderer, log, keys
         self._redaction = redaction or LogRedaction(RedactionConfig(), renderer)
         self._config = config.model_copy(update={"max_turns": MOST_TURNS})
@@ -171,6 +175,9 @@ class ServingDoor:
         with self._lock:
             conversation = self._conversation(key, asker, request, chain)
             conversation.answering += 1
+        if self._prompt is not None:
+            messages, tools = self._prompt(request.messages, request.tools)
+            request = replace(request, messages=messages, tools=tools)
         try:
             reply = await conversation.episode.answer(request)
             # Unique among all servers, since feedback names the response long after this one is gone; and nobody else's guess.

@@ -53,7 +53,7 @@ def training_world(exploration: ExplorationConfig, environment: str, seed: int) 
     The samples of a group meet the same noise, those of the next iteration another, which cannot be learnt by heart.
     """
     kind, args = parse_kind(environment)
-    seeded: dict[str, Any] = {NOISE_SEED: seed} if takes_argument(kind, NOISE_SEED) else {}
+    seeded: dict[str, Any] = {NOISE_SEED: seed} if takes_argument(environment, NOISE_SEED) else {}
     return give_changed(environment, Kind(kind, args | seeded | exploration.environment_args).text)
 
 

@@ -85,7 +85,8 @@ def wanted_episodes(
     wanted = []
     for task in tasks:
         for sample in range(samples):
-            key = content_hash([settings, config.rollout.max_turns, config.seed, task.id, sample, temperature])
+            of_task = [task.id, task.environment, sample, temperature]
+            key = content_hash([settings, config.rollout.max_turns, config.seed, *of_task])
             seed = int(content_hash([config.seed, task.id, sample], 8), 16)
             wanted.append(EndpointEpisode(task, sample, seed, temperature, key))
     return wanted

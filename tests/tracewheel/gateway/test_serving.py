@@ -42,10 +42,9 @@ def serving(config, base, renderer, versions, limits, tmp_path):
         engines.append(EngineThread(engine))
         return Served(engines[-1], f"version-{version}")
 
-    def make(version=1, challenger=None, redaction=None, **settings):
-        door = ServingDoor(
-            served(version), renderer, limits, ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER]), redaction
-        )
+    def make(version=1, challenger=None, redaction=None, prompt=None, **settings):
+        log, keys = ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER])
+        door = ServingDoor(served(version), renderer, limits, log, keys, redaction, prompt)
         if challenger:
             door.challenge(Challenger(served(challenger), **settings))
         return door
@@ -93,6 +92,21 @@ def test_a_conversation_is_matched_by_its_history_and_logged_once(serving, tmp_p
         for place, (logprob, acted) in enumerate(zip(tokens["logprobs"], tokens["action_mask"], strict=True))
         if acted
     )
+
+
+def test_a_prompt_in_place_of_the_programs_own(serving, tmp_path):
+    """The conversation is known by what the program says, and logged as the policy was given it."""
+    other = [{**TOOLS[0], "function": {**TOOLS[0]["function"], "description": "Look closely."}}]
+    system = {"role": "system", "content": "You serve."}
+    door = serving(prompt=lambda messages, tools: ([system, *messages[1:]], other))
+    first = ask(door, HELLO)
+    messages = [*HELLO, first.message, {"role": "user", "content": "And now?"}]
+    second = ask(door, messages)
+    assert door.health()["open"] == 1
+    door.end_idle(0)
+    (record,) = lines(tmp_path / "log")
+    assert record["messages"] == [system, *messages[1:], second.message] and record["tools"] == other
+    assert record["info"].get("branches") is None
 
 
 def test_ingest_reads_the_log_without_quarantine(serving, tmp_path, config):
