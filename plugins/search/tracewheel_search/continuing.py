@@ -1,8 +1,9 @@
 """Episodes that go on from a turn of an earlier one, token in and token out.
 
-An episode is played from its start by the core's own loop. An engine in front of the policy's gives the earlier turns exactly as
-they were sampled, ids and log-probabilities, and asks the policy from the first new turn on. So a branch shares its parent's ids,
-and nothing is decoded and tokenised again. The world carries the earlier calls out again; one that answers otherwise is refused.
+An episode is played from its start by the core's own loop. An engine in front of the policy's gives the earlier turns exactly
+as they were sampled, ids and log-probabilities, and asks the policy from the first new turn on. So a branch shares its parent's
+ids, and nothing is decoded and tokenised again. The world carries the earlier calls out again; one that answers otherwise is
+refused.
 """
 
 from __future__ import annotations

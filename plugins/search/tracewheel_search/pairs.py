@@ -1,8 +1,9 @@
 """Preference pairs between turns that follow the same tokens, in the files that the learner `dpo` reads.
 
 A pair is two siblings of a tree whose values differ by a margin (step-level preferences, as in Putta et al. 2024, "Agent Q",
-arXiv:2408.07199). Each pair is a group of its own with two rows, which end with the turns compared: the learner cuts them where
-their tokens part, so the loss is on these two turns alone. `total` is the preference, 1 and 0; the values stand in the breakdown.
+arXiv:2408.07199). Each pair is a group of its own with two rows, which end with the turns compared: the learner cuts them
+where their tokens part, so the loss is on these two turns alone. `total` is the preference, 1 and 0; the values stand in the
+breakdown.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tracewheel import Positive, Count, Score, Strict, Trajectory, content_hash, write_json, write_records
+from tracewheel import Count, Positive, Score, Strict, Trajectory, content_hash, write_json, write_records
 from tracewheel_search.tree import Node, Tree
 
 TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
 
 
 class PairSettings(Strict):
-    """Which siblings make a pair: values that differ by `margin`, from at least `visits` simulations each; the widest of a node."""
+    """Which siblings make a pair: values that differ by `margin`, from `visits` simulations each or more; one pair a node."""
 
     margin: Positive = 0.25
     visits: Count = 2

@@ -1,7 +1,7 @@
 """Tree search over the turns of many tasks, within a budget of sampled tokens.
 
-The search goes in waves. A wave is one simulation of each task whose tree is still open, played together. Each wave is a folder of
-its own, written as a whole: a search that was killed goes on with the first wave that is missing, and ends with the same bytes.
+The search goes in waves. A wave is one simulation of each task whose tree is still open, played together. Each wave is a folder
+of its own, written as a whole: a search that was killed goes on with the first missing wave, and ends with the same bytes.
 """
 
 from __future__ import annotations
