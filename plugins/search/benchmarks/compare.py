@@ -6,8 +6,8 @@
     python plugins/search/benchmarks/compare.py table
 
 All arms of a study start from one warm start and play the same tasks in the same rounds. In each round the arm of groups
-samples 8 episodes of each task; what it sampled is the budget of the others. Every finished arm is a line of `results/outcomes.jsonl`,
-with the success of each held-out task; a line that is there is not computed again. `table` writes `results/search.md`.
+samples 8 episodes of each task; what it sampled is the budget of the others. Every finished arm is a line of
+`results/outcomes.jsonl`, with the success of each held-out task, and is not computed again. `table` writes `results/search.md`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RESULTS = Path(__file__).parent / "results"
 OUTCOMES = RESULTS / "outcomes.jsonl"
 ROUNDS, TASKS = 3, 16
 LONG = 3  # the tier from which a solution has six turns or more
-ARMS = {"pairs": ("groups", "group_turns", "trees"), "credit": ("trajectory", "process_model")}
+ARMS = {"pairs": ("groups", "trees", "group_turns"), "credit": ("trajectory", "process_model")}
 REPLAY = "gradient_checkpointing: false, replay_path: data/base/replay.parquet"
 DPO = [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"]
 # Every arm plays the tasks as they are: noise of a rollout would make its episodes others than those that are played again.
@@ -259,6 +259,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", choices=("start", "pairs", "process", "credit", "table"))
     parser.add_argument("--work", type=Path, default=Path("runs/search"), help="folder for what is computed")
+    parser.add_argument(
+        "--arms", nargs="+", default=sum(ARMS.values(), ()), help="only these, the first of a study before others"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     if options.study == "table":
@@ -274,7 +277,7 @@ def main() -> None:
         return
     for seed in options.seeds:
         for arm in ARMS[options.study]:
-            if (options.study, arm, seed) not in done:
+            if arm in options.arms and (options.study, arm, seed) not in done:
                 note(study.arm(options.study, arm, seed))
 
 

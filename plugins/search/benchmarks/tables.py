@@ -81,7 +81,7 @@ def _calibration(found: dict[str, Any]) -> list[str]:
         "| after turns | steps | success | Brier | by turn alone | floor | ECE |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for turn, each in [("all", found), *found["by_turn"].items()]:
+    for turn, each in [("all", found), *sorted(found["by_turn"].items(), key=lambda one: int(one[0]))]:
         floor = "–" if each["brier_floor"] is None else f"{each['brier_floor']:.3f}"
         lines.append(
             f"| {turn} | {each['steps']} | {each['success']:.2f} | {each['brier']:.3f} | {each['brier_by_turn_alone']:.3f} | "

@@ -21,9 +21,9 @@ from tracewheel_search.process_model import (
     critic_of,
     fit,
     steps_of,
+    tested,
     train,
 )
-from tracewheel_search.process_model import test as tested
 from tracewheel_search.step_values import StepSettings, StepValue, chosen_steps, step_values, surprise
 from tracewheel_search.turn_credit import credited, turn_rewards
 
@@ -56,7 +56,9 @@ def scripted_player(config, base, renderer, scripted_engine, monkeypatch):
 
 
 def test_the_values_of_a_policy_that_is_known(config, tasks, call_text, scripted_player, tmp_path):
-    """The episode solves the task. From each of its K states the policy goes on rightly three times and gives up once: 3/4."""
+    """The episode solves the task. From each of its K states the policy goes on rightly three times and gives up once: 3/4; before
+    the last turn, which only says that it is finished, giving up succeeds too.
+    """
     task = tasks[0]
     words = [call_text(name, **arguments) for name, arguments in solution(task)]
     count = len(words)
@@ -66,9 +68,8 @@ def test_the_values_of_a_policy_that_is_known(config, tasks, call_text, scripted
     assert len(whole.turns) == count and whole.stop_reason == "finished"
     settings = StepSettings(budget=10**6)
     values, figures = step_values(config, player, {task.id: task}, [(whole, 1.0)], settings, tmp_path)
-    assert [(each.turn, each.successes, each.tried) for each in values] == [(step, 3.0, 4) for step in range(count)] + [
-        (count, 1.0, 0)
-    ]
+    told = [(step, 4.0 if step == count - 1 else 3.0, 4) for step in range(count)]
+    assert [(each.turn, each.successes, each.tried) for each in values] == [*told, (count, 1.0, 0)]
     assert values[0].value == 0.75 and (values[0].low, values[0].high) == tuple(wilson_interval(3, 4))
     assert (values[-1].low, values[-1].high) == (1.0, 1.0)
     assert figures["continuations"] == 4 * count and figures["steps_without_budget"] == 0

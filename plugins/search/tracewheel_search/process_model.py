@@ -24,7 +24,8 @@ Array = npt.NDArray[np.float64]
 FILE = "process_model.json"
 TOKENS = 8192  # in a pass
 FEWEST_TASKS = 4
-BINS = 10
+BINS, FOLDS = 10, 4
+PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 
 
 class HiddenStates:
@@ -161,8 +162,27 @@ def steps_of(values: Sequence[StepValue], hidden: Mapping[str, Array]) -> Steps:
     )
 
 
-def train(steps: Steps, seed: int, penalty: float = 1.0) -> tuple[ProcessModel, dict[str, Any]]:
+def chosen_penalty(steps: Steps, seed: int) -> float:
+    """The penalty with the best Brier score in a cross-validation of four parts, each of tasks of its own."""
+    names = sorted(set(steps.tasks))
+    order = np.random.default_rng(seed).permutation(len(names))
+    part = {names[place]: number % FOLDS for number, place in enumerate(order)}
+    parts = np.array([part[task] for task in steps.tasks])
+    losses = []
+    for penalty in PENALTIES:
+        predicted = np.zeros(len(parts))
+        for number in sorted(set(parts.tolist())):
+            known = steps.take(parts != number)
+            model = fit(known.features, known.successes, known.tried, penalty)
+            predicted[parts == number] = model.values(steps.features[parts == number])
+        losses.append(_brier(predicted, steps, np.arange(len(parts))))
+    return PENALTIES[int(np.argmin(losses))]
+
+
+def train(steps: Steps, seed: int) -> tuple[ProcessModel, dict[str, Any]]:
     """Fit on 60% of the tasks and test on the others; returns the model of all tasks, and the test of the model of the 60%.
+
+    The penalty is chosen on the 60% alone.
 
     Raises:
         DataError: there are too few tasks, or their tries all ended alike.
@@ -178,11 +198,12 @@ def train(steps: Steps, seed: int, penalty: float = 1.0) -> tuple[ProcessModel, 
     known, held = steps.take(inside), steps.take(~inside)
     if not 0 < known.successes.sum() < known.tried.sum():
         raise DataError("all tries ended alike: there is nothing to learn a value from; give harder or easier tasks")
-    figures = test(fit(known.features, known.successes, known.tried, penalty), known, held)
+    penalty = chosen_penalty(known, seed)
+    figures = {"penalty": penalty} | tested(fit(known.features, known.successes, known.tried, penalty), known, held)
     return fit(steps.features, steps.successes, steps.tried, penalty), figures
 
 
-def test(model: ProcessModel, known: Steps, held: Steps) -> dict[str, Any]:
+def tested(model: ProcessModel, known: Steps, held: Steps) -> dict[str, Any]:
     """How well the values of steps of other tasks are told: Brier score and calibration error, of all and by turn.
 
     `brier_by_turn_alone` is that of the mean success after so many turns on the fitted tasks, which looks at no token;
