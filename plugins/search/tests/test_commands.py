@@ -40,6 +40,7 @@ def house(config, tasks, make_adapter, tmp_path_factory):
     (root / "curated").mkdir()
     rows = [{**task.to_record(), "split": "held_out" if number == 7 else "train"} for number, task in enumerate(tasks)]
     pd.DataFrame(rows).to_parquet(root / "curated" / "tasks.parquet")
+    pd.DataFrame({"trace_id": []}).to_parquet(root / "curated" / "episodes.parquet")  # none logged
     make_adapter(root / "state")
     values = config.model_dump(mode="json", exclude_unset=True)
     values["rollout"]["temperature"] = 1.5

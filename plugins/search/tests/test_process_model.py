@@ -56,8 +56,8 @@ def scripted_player(config, base, renderer, scripted_engine, monkeypatch):
 
 
 def test_the_values_of_a_policy_that_is_known(config, tasks, call_text, scripted_player, tmp_path):
-    """The episode solves the task. From each of its K states the policy goes on rightly three times and gives up once: 3/4; before
-    the last turn, which only says that it is finished, giving up succeeds too.
+    """The episode solves the task. From each of its K states the policy goes on rightly three times and gives up once: 3/4;
+    before the last turn, which only says that it is finished, giving up succeeds too.
     """
     task = tasks[0]
     words = [call_text(name, **arguments) for name, arguments in solution(task)]
@@ -82,10 +82,12 @@ def test_tries_end_with_the_budget_and_none_is_counted_in_part(config, tasks, ca
     words = [call_text(name, **arguments) for name, arguments in solution(task)]
     player = scripted_player([words, *[["I give up."]] * 100])
     (whole,) = player.play([Branch(task, 0, 0)])
-    settings = StepSettings(budget=9000, continuations=2)  # a try may take 4,000 tokens less its prefix
-    values, figures = step_values(config, player, {task.id: task}, [(whole, None)], settings, tmp_path)
-    assert [(each.turn, each.tried, each.value) for each in values] == [(0, 2, 0.0)]
-    assert figures["steps_without_budget"] == len(whole.turns) - 1 and figures["sampled_tokens"] <= 9000
+    steps = len(whole.turns)
+    for budget, tried in ((4500, 0), (7999, 0), (9000, steps)):  # two tries from the start may take 8,000 tokens
+        settings = StepSettings(budget=budget, continuations=2)
+        values, figures = step_values(config, player, {task.id: task}, [(whole, None)], settings, tmp_path / str(budget))
+        assert [each.tried for each in values] == [2] * tried
+        assert figures["steps_without_budget"] == steps - tried and figures["sampled_tokens"] <= budget
 
 
 def turned(logprobs):
@@ -146,7 +148,8 @@ def test_a_model_is_tested_on_other_tasks_and_comes_back_from_its_file(tmp_path)
     steps = Steps(features, rng.binomial(4, chances).astype(float), np.full(120, 4.0), names, np.arange(120) % 6.0)
     model, figures = train(steps, 0)
     assert (figures["fitted_tasks"], figures["tasks"]) == (12, 8)
-    assert figures["brier_floor"] < figures["brier"] < figures["brier_by_turn_alone"] and figures["gain_interval"][0] > 0
+    assert figures["brier"] < figures["brier_by_turn_alone"] and figures["gain_interval"][0] > 0
+    assert figures["brier_floor"] < figures["brier_by_turn_alone"]  # the floor is an estimate: by chance a model is below it
     model.save(tmp_path, {"test": figures})
     again = ProcessModel.load(tmp_path)
     assert np.array_equal(again.values(features), model.values(features))

@@ -20,7 +20,7 @@ def add_profile(parser: ArgumentParser) -> None:
 
 def add_tasks(parser: ArgumentParser) -> None:
     """The curated tasks, and the budget of sampled tokens."""
-    parser.add_argument("--curated", metavar="DIR", help="output of curate (default: that of the latest run)")
+    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
     parser.add_argument("--budget", type=int, required=True, metavar="N", help="the most tokens that the policy may sample")
 
 
@@ -45,11 +45,11 @@ def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
     return config, policy_of(folder_of(options.state, "--state"), config.policy.base)
 
 
-def training_tasks(options: Namespace, config: RetrainConfig) -> list[Task]:
+def training_tasks(options: Namespace) -> list[Task]:
     """The tasks of training; validation and held-out tasks are never searched."""
     from tracewheel import curated_folder, load_tasks
 
-    return load_tasks(curated_folder(options.curated, config), "train")
+    return load_tasks(curated_folder(options), "train")
 
 
 def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:

@@ -39,7 +39,7 @@ def run(options: Namespace) -> dict[str, Any]:
     from tracewheel_search.process_model import critic_of
     from tracewheel_search.searching import Search, SearchSettings
 
-    tasks = training_tasks(options, config)[: options.tasks]
+    tasks = training_tasks(options)[: options.tasks]
     settings = SearchSettings(budget=options.budget, width=options.width, exploration=options.exploration, seed=config.seed)
     pairs = PairSettings(margin=options.margin, visits=options.visits)
     critic = critic_of(Path(options.critic), config, policy) if options.critic else None

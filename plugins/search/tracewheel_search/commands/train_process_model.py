@@ -46,7 +46,7 @@ def run(options: Namespace) -> dict[str, Any]:
     from tracewheel_search.process_model import HiddenStates, steps_of, train
     from tracewheel_search.step_values import StepSettings, step_values
 
-    tasks = as_played(training_tasks(options, config), Path(options.trajectories))
+    tasks = as_played(training_tasks(options), Path(options.trajectories))
     trajectories, scores = episodes(options)
     strange = [each.task_id for each in trajectories if each.task_id not in tasks]
     if strange:
