@@ -104,6 +104,7 @@ PUBLIC = {
         "read_records",
         "read_table",
         "write_json",
+        "write_records",
     ),
     "tracewheel.core.fingerprint": ("digest_of",),
     "tracewheel.core.foreign_folder": (
@@ -165,10 +166,16 @@ PUBLIC = {
         "with_broken_lines",
     ),
     "tracewheel.demo.worlds": ("World",),
+    "tracewheel.engines.base": (
+        "Engine",
+        "Generation",
+        "Request",
+    ),
     "tracewheel.engines.chat_reply": (
         "BudgetReached",
         "Reply",
     ),
+    "tracewheel.engines.making": ("make_engine",),
     "tracewheel.engines.openai_chat": ("OpenAiChat",),
     "tracewheel.environments": (
         "make_environment",
@@ -218,11 +225,18 @@ PUBLIC = {
         "base_folder",
         "policy_of",
     ),
-    "tracewheel.policy.loading": ("load_base",),
+    "tracewheel.policy.loading": (
+        "load_base",
+        "load_for_generation",
+    ),
     "tracewheel.policy.saving": ("save_adapter",),
+    "tracewheel.rollout.episode": ("EpisodeSpec",),
     "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
     "tracewheel.rollout.orders": ("Order",),
-    "tracewheel.rollout.rollout": ("roll_out",),
+    "tracewheel.rollout.rollout": (
+        "episode_pool",
+        "roll_out",
+    ),
     "tracewheel.rollout.trajectory_queue": ("TrajectoryQueue",),
     "tracewheel.rollout.worker": (
         "work",

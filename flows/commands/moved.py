@@ -33,6 +33,7 @@ WHEELS = {
     "backtest": "lab",
     "judge-replies": "graders",
     "collect": "sources",
+    "credit-turns": "search",
     "export-gguf": "lab",
     "export-openlineage": "lab",
     "export-traces": "lab",
@@ -40,8 +41,10 @@ WHEELS = {
     "merge": "lab",
     "preview": "lab",
     "prompt": "prompts",
+    "search": "search",
     "self-play": "selfplay",
     "self-reward": "selfplay",
+    "train-process-model": "search",
     "train-reward-model": "lab",
     "sandbox": "worlds",
 }

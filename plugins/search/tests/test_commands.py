@@ -1,0 +1,100 @@
+"""The three commands one after the other on a small curated folder, as a user calls them."""
+
+from argparse import ArgumentParser
+
+import pandas as pd
+import pytest
+import yaml
+
+from tracewheel import (
+    ConfigError,
+    DataError,
+    RolloutSections,
+    ScoreSections,
+    Trajectory,
+    load_tasks,
+    policy_of,
+    read_json,
+    read_records,
+    read_scores,
+    roll_out,
+    score,
+)
+from tracewheel_search.commands import credit_turns, search, train_process_model
+
+
+def called(module, *words):
+    parser = ArgumentParser()
+    module.COMMAND.options(parser)
+    parser.add_argument("--debug", action="store_true")
+    options = parser.parse_args([str(word) for word in words])
+    result = module.COMMAND.run(options)
+    assert module.COMMAND.card(options, result).title
+    return result
+
+
+@pytest.fixture(scope="module")
+def house(config, tasks, make_adapter, tmp_path_factory):
+    """A profile, a policy, curated tasks, and a scored rollout of some of them."""
+    root = tmp_path_factory.mktemp("house")
+    (root / "curated").mkdir()
+    rows = [{**task.to_record(), "split": "held_out" if number == 7 else "train"} for number, task in enumerate(tasks)]
+    pd.DataFrame(rows).to_parquet(root / "curated" / "tasks.parquet")
+    pd.DataFrame({"trace_id": []}).to_parquet(root / "curated" / "episodes.parquet")  # none logged
+    make_adapter(root / "state")
+    values = config.model_dump(mode="json", exclude_unset=True)
+    values["rollout"]["temperature"] = 1.5
+    (root / "profile.yaml").write_text(yaml.safe_dump(values))
+    policy = policy_of(root / "state", config.policy.base)
+    (root / "rollout").mkdir()
+    ids = [task.id for task in tasks[:6]]
+    roll_out(RolloutSections.of(config), policy, root / "curated", ids, root / "rollout", iteration=1)
+    score(
+        ScoreSections.of(config),
+        load_tasks(root / "curated", "train"),
+        root / "rollout" / "trajectories.parquet",
+        root / "rollout",
+    )
+    return root
+
+
+def common(house):
+    return [house / "profile.yaml", "--state", house / "state"]
+
+
+def episodes(house):
+    return ["--trajectories", house / "rollout/trajectories.parquet", "--scores", house / "rollout/scores.parquet"]
+
+
+def test_search_writes_pairs_of_training_tasks(house, tasks):
+    out = house / "search"
+    words = [*common(house), "--curated", house / "curated", "--budget", 800, "--width", 2, "--tasks", 8, "--out", out]
+    found = called(search, *words)
+    assert found["tasks"] == 7 and 0 < found["sampled_tokens"] <= 800
+    played = {each.task_id for file in out.glob("waves/*/trajectories.parquet") for each in read_records(file, Trajectory)}
+    assert tasks[7].id not in played and (out / "pairs" / "metrics.json").is_file()
+    assert called(search, *words) == found
+
+
+def test_a_process_model_credits_turns(house, tasks, monkeypatch):
+    trained = called(
+        train_process_model, *common(house), *episodes(house), "--curated", house / "curated", "--budget", 6000,
+        "--continuations", 2, "--out", house / "model",
+    )  # fmt: skip
+    assert trained["sampled_tokens"] <= 6000 and trained["test"]["tasks"] == 2
+    assert read_json(house / "model/process_model.json")["test"] == trained["test"]
+    words = [*common(house), *episodes(house), "--model", house / "model", "--out", house / "credited"]
+    made = called(credit_turns, *words)
+    before, after = (read_scores(house / folder / "scores.parquet") for folder in ("rollout", "credited"))
+    assert made["credited"] == sum(item.total is not None for item in before)
+    assert [(one.total, one.breakdown) for one in before] == [(one.total, one.breakdown) for one in after]
+    assert all(sum(item.turn_rewards) == pytest.approx(item.total) for item in after)
+    with pytest.raises(ConfigError, match="the outcome keeps at least half"):
+        called(credit_turns, *words, "--kind", "shaping", "--weight", "0.7")
+    rows = pd.read_parquet(house / "rollout/trajectories.parquet").assign(task_id=tasks[7].id)
+    rows.to_parquet(house / "held_out.parquet")
+    with pytest.raises(DataError, match="is no training task"):
+        called(
+            train_process_model, *common(house), "--trajectories", house / "held_out.parquet", *episodes(house)[2:],
+            "--curated", house / "curated", "--budget", 100, "--out", house / "other",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tree search over turns, preference pairs from trees, and process rewards."""

@@ -1,0 +1,76 @@
+"""Options and steps that the commands of this wheel have in common."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracewheel import PolicyRef, RetrainConfig, Score, Task, Trajectory
+
+
+def add_profile(parser: ArgumentParser) -> None:
+    """The profile, the policy, and the curated tasks."""
+    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
+    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    parser.add_argument("--state", required=True, metavar="DIR", help="the policy: output of warm-start or an update")
+
+
+def add_tasks(parser: ArgumentParser) -> None:
+    """The curated tasks, and the budget of sampled tokens."""
+    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+    parser.add_argument("--budget", type=int, required=True, metavar="N", help="the most tokens that the policy may sample")
+
+
+def add_episodes(parser: ArgumentParser) -> None:
+    """Scored episodes."""
+    parser.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
+    parser.add_argument("--scores", required=True, metavar="FILE", help="its scores.parquet")
+
+
+def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
+    """The profile with its changes, and the policy; the libraries are quiet from now on.
+
+    Raises:
+        ConfigError: the profile is invalid.
+        DataError: the folder holds no policy.
+    """
+    from tracewheel import folder_of, policy_of, prepare_environment, resolve_config
+
+    config = resolve_config(options.config, options.overrides, options.run_dir)
+    config.require("policy.base")
+    prepare_environment(None, debug=options.debug)
+    return config, policy_of(folder_of(options.state, "--state"), config.policy.base)
+
+
+def training_tasks(options: Namespace) -> list[Task]:
+    """The tasks of training; validation and held-out tasks are never searched."""
+    from tracewheel import curated_folder, load_tasks
+
+    return load_tasks(curated_folder(options), "train")
+
+
+def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:
+    """Tasks by id, as the rollout played them that wrote a file: in training an environment may have other arguments."""
+    from tracewheel import Task, read_records
+
+    variants = trajectories.with_name("variants.parquet")
+    return {task.id: task for task in [*tasks, *(read_records(variants, Task) if variants.is_file() else [])]}
+
+
+def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
+    """Trajectories with their scores, in the trajectories' order.
+
+    Raises:
+        DataError: a file cannot be read, or they do not belong together.
+    """
+    from tracewheel import DataError, Trajectory, read_records, read_scores
+
+    trajectories = read_records(Path(options.trajectories), Trajectory)
+    by_id = {item.trajectory_id: item for item in read_scores(Path(options.scores))}
+    lost = [each.id for each in trajectories if each.id not in by_id]
+    if lost:
+        raise DataError(f"{options.scores}: has no score of {len(lost)} trajectories, the first is {lost[0]}")
+    return trajectories, [by_id[each.id] for each in trajectories]
