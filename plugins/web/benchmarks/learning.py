@@ -72,7 +72,9 @@ def main() -> None:
     results = json.loads(known.read_text()) if known.exists() else {}
     for seed in () if arguments.show else arguments.seeds:
         config = load_config(PROFILE, [*arguments.set, f"seed={seed}"])
-        results[str(seed)] = Seed(config, arguments.work).run()
+        found = Seed(config, arguments.work).run()
+        # Read again: another process may have run another seed.
+        results = (json.loads(known.read_text()) if known.exists() else {}) | {str(seed): found}
         known.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     table = table_of(results)
     (HERE / "results" / "learning.md").write_text(table)
