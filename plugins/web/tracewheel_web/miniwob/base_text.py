@@ -133,7 +133,7 @@ def _number(rng: random.Random) -> Conversation:
     page, refs = _some_page(rng)
     names = _some(rng, refs)
     question = ORDERS["number"].format(names='", "'.join(names), page=page.listing())
-    return _answer(question, ", ".join(str(refs[name]) for name in names))
+    return _answer(question, "\n".join(f"{name} | {refs[name]}" for name in names))
 
 
 def _value(rng: random.Random) -> Conversation:
@@ -143,7 +143,7 @@ def _value(rng: random.Random) -> Conversation:
         page.text(f"{label} | {value}")
     labels = _some(rng, rows)
     question = ORDERS["value"].format(labels=", ".join(labels), page=page.listing())
-    return _answer(question, ", ".join(rows[label] for label in labels))
+    return _answer(question, "\n".join(f"{label} | {rows[label]}" for label in labels))
 
 
 def _press(rng: random.Random) -> Conversation:
