@@ -58,7 +58,7 @@ from tracewheel_web.miniwob.logs import HELD_OUT_PAGES
 
 HERE = Path(__file__).parent
 PROFILE, BASE_PROFILE = "plugins/web/configs/miniwob_learning.yaml", "plugins/web/configs/miniwob_base.yaml"
-OF_HELD_OUT_PAGE = 20  # tasks
+OF_HELD_OUT_PAGE = 15  # tasks
 START = "warm start"
 SPLITS = {"held_out": "held-out tasks", "held_out_pages": "held-out pages"}
 

@@ -27,6 +27,7 @@ MOST_USES = 200
 ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in the headless shell
     "--disable-quic",
     "--disable-background-networking",
     "--no-pings",
