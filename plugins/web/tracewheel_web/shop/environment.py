@@ -49,7 +49,7 @@ class ShopEnvironment(WebappEnvironment):
         return [self._made(task.family, rng.randint(1, task.tier), rng) for _ in range(n)]
 
     def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
-        """The task that what was done in the shop solves, for hindsight; None where nothing was, or nothing that one asks for."""
+        """The task that an episode did solve, for hindsight; None where no family asks for all that was done."""
         found = reached(task.initial_state["site"], final_state["site"])
         return found and self._of(found.made, found.family, found.tier, task.initial_state)
 
