@@ -88,7 +88,7 @@ help:
 	@echo "make setup      install Tracewheel into $(VENV); it ends with the line that puts the command on the path"
 	@echo "make setup-gpu  install Tracewheel with vLLM for a CUDA GPU into $(GPU_VENV) (docs/engines.md)"
 	@echo "make setup-plugins  install the wheels of plugins/ beside the core; make test-plugins runs their tests"
-	@echo "make setup-web  what the wheel of web agents needs: playwright, the pages of MiniWoB++ and Debian's chromium"
+	@echo "make setup-web  what the wheel of web agents needs: playwright, the pages of MiniWoB++ and Debian's headless chromium"
 	@echo "make setup-federated  Flower, in an environment of its own, for training between houses (plugins/federated/README.md)"
 	@echo "make check      format, lint, types and import contracts (format: put the first two right)"
 	@echo "make clean      remove runs, caches and the environment"
@@ -122,9 +122,9 @@ $(PLUGINS_INSTALLED): $(INSTALLED)
 setup-web: setup-plugins
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "playwright>=1.65"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps miniwob==1.1.0
-	@command -v chromium > /dev/null || test -n "$$TRACEWHEEL_BROWSER" \
-		|| { [ "$$(id -u)" = 0 ] && apt-get install --quiet --quiet --yes --no-install-recommends chromium > /dev/null; } \
-		|| echo "chromium is missing: apt-get install chromium, or name a browser in TRACEWHEEL_BROWSER" >&2
+	@command -v chromium-headless-shell > /dev/null || test -n "$$TRACEWHEEL_BROWSER" \
+		|| { [ "$$(id -u)" = 0 ] && apt-get install --quiet --quiet --yes --no-install-recommends chromium-headless-shell > /dev/null; } \
+		|| echo "apt-get install chromium-headless-shell, or name a browser in TRACEWHEEL_BROWSER" >&2
 
 setup-vllm: $(VLLM_INSTALLED)
 

@@ -9,6 +9,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def probe_task(task: Task, make: MakeEnvironment | None = None, solution: Sequen
             return Probe(BROKEN, first.unscored)
         if first.total > 0:
             return Probe(NO_OP, f"doing nothing scores {first.total:g}")
-        calls = _known_solution(task, make(), solution)
+        calls = _known_solution(task, make, solution)
         if calls is None:
             return Probe()
         first, second = _play(task, make(), calls), _play(task, make(), calls)
@@ -158,15 +159,26 @@ def logged_solutions(curated: Path, tasks: Sequence[Task]) -> dict[str, list[Cal
     return shortest(made)
 
 
-def _known_solution(task: Task, environment: Environment, given: Sequence[Call] | None) -> Sequence[Call] | None:
-    own = environment.solution(task) if isinstance(environment, Solver) else None
+def _known_solution(task: Task, make: MakeEnvironment, given: Sequence[Call] | None) -> Sequence[Call] | None:
+    environment = make()
+    if not isinstance(environment, Solver):
+        return given
+    with _sharing(environment, task):  # to solve may be to play
+        own = environment.solution(task)
     return given if own is None else own
 
 
 def _play(task: Task, environment: Environment, calls: Sequence[Call]) -> _Run:
+    with _sharing(environment, task):
+        return _played(task, environment, calls)
+
+
+@contextmanager
+def _sharing(environment: Environment, task: Task) -> Iterator[None]:
+    """The environment with what the episodes of its kind share; it is closed at the end."""
     try:
         share_resources(environment, task.environment)
-        return _played(task, environment, calls)
+        yield
     finally:
         close_environment(environment)
 

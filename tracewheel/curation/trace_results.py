@@ -20,7 +20,7 @@ from tracewheel.curation.faults import FinishedEpisode, fault_word
 from tracewheel.curation.labels import conversation_ended
 from tracewheel.curation.openings import calls_of
 from tracewheel.curation.replay import replayed_rows
-from tracewheel.environments import Environment, Solver, make_environment, member_for
+from tracewheel.environments import Environment, Solver, member_for, open_environment
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 
 if TYPE_CHECKING:
@@ -59,9 +59,13 @@ def schema() -> pyarrow.Schema:
 
 def trace_results(work: Work) -> pyarrow.Table:
     """Replay traces. Returns a row for each with the columns of `schema`; `overlaps` is null."""
+    with open_environment(work.environment) as solver:
+        return _results(work, solver)
+
+
+def _results(work: Work, solver: Environment) -> pyarrow.Table:
     import pyarrow
 
-    solver = make_environment(work.environment)
     recorded = work.environment.startswith(RECORDED)
     solved: dict[str, bool] = {}
     found: list[dict[str, Any]] = []

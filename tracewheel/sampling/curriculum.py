@@ -16,7 +16,7 @@ from tracewheel.core.files import read_table
 from tracewheel.core.types import Task, content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.curation.replay import no_op_problem
-from tracewheel.environments import VariantMaker, make_environment
+from tracewheel.environments import VariantMaker, make_environment, open_environment
 from tracewheel.sampling.sampler import Kin, TaskSampler
 
 if TYPE_CHECKING:
@@ -147,24 +147,24 @@ class SelfEvolvingSampler(TaskSampler):
 
     def _make(self, task: Task, wanted: int, taken: set[str]) -> list[Task]:
         """At most `wanted` valid variants that are no taken task; their identities are added to `taken`."""
-        environment = make_environment(task.environment)
-        if not isinstance(environment, VariantMaker):
-            raise ConfigError(_no_generator(task.environment))
-        fresh: list[Task] = []
-        for attempt in range(ATTEMPTS):
-            seed = int(content_hash(["variants", self._seed, task.id, self._generations.get(task.id, 0), attempt], 8), 16)
-            try:
-                candidates = environment.variants(task, wanted, seed)
-            except Exception as error:  # it may be anyone's code
-                raise DataError(f"environment '{task.environment}' makes no variants of {task.id}: {error!r}") from error
-            for candidate in candidates:
-                identities = _identities([candidate])
-                if len(fresh) < wanted and not identities & taken and not no_op_problem(candidate, environment):
-                    fresh.append(candidate)
-                    taken |= identities
-            if len(fresh) == wanted:
-                break
-        return fresh
+        with open_environment(task.environment) as environment:
+            if not isinstance(environment, VariantMaker):
+                raise ConfigError(_no_generator(task.environment))
+            fresh: list[Task] = []
+            for attempt in range(ATTEMPTS):
+                seed = int(content_hash(["variants", self._seed, task.id, self._generations.get(task.id, 0), attempt], 8), 16)
+                try:
+                    candidates = environment.variants(task, wanted, seed)
+                except Exception as error:  # it may be anyone's code
+                    raise DataError(f"environment '{task.environment}' makes no variants of {task.id}: {error!r}") from error
+                for candidate in candidates:
+                    identities = _identities([candidate])
+                    if len(fresh) < wanted and not identities & taken and not no_op_problem(candidate, environment):
+                        fresh.append(candidate)
+                        taken |= identities
+                if len(fresh) == wanted:
+                    break
+            return fresh
 
 
 def sampler_kind(config: SamplerConfig) -> type[TaskSampler]:

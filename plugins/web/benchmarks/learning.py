@@ -49,6 +49,8 @@ from tracewheel import (
     warm_start,
 )
 from tracewheel.comparison.paired import paired_differences
+from tracewheel.demo.base_policy import train_base_policy
+from tracewheel.demo.config import load_base_config
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.sampling.seeds import evaluation_seed
 from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
@@ -56,7 +58,7 @@ from tracewheel_web.miniwob.logs import HELD_OUT_PAGES
 
 HERE = Path(__file__).parent
 PROFILE, BASE_PROFILE = "plugins/web/configs/miniwob_learning.yaml", "plugins/web/configs/miniwob_base.yaml"
-OF_HELD_OUT_PAGE = 20  # tasks
+OF_HELD_OUT_PAGE = 15  # tasks
 START = "warm start"
 SPLITS = {"held_out": "held-out tasks", "held_out_pages": "held-out pages"}
 
@@ -72,7 +74,9 @@ def main() -> None:
     results = json.loads(known.read_text()) if known.exists() else {}
     for seed in () if arguments.show else arguments.seeds:
         config = load_config(PROFILE, [*arguments.set, f"seed={seed}"])
-        results[str(seed)] = Seed(config, arguments.work).run()
+        found = Seed(config, arguments.work).run()
+        # Read again: another process may have run another seed.
+        results = (json.loads(known.read_text()) if known.exists() else {}) | {str(seed): found}
         known.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     table = table_of(results)
     (HERE / "results" / "learning.md").write_text(table)
@@ -119,8 +123,7 @@ class Seed:
         """Base, logs, traces and tasks, which all seeds share."""
         base, (logs, *_) = Path(self.config.policy.base), self.config.ingest.paths
         if not base.exists():
-            command = str(Path(sys.executable).with_name("tracewheel"))
-            subprocess.run([command, "stage", "base-policy", BASE_PROFILE, "--out", str(base)], check=True)
+            make_base(base)
         if not Path(logs).exists():
             subprocess.run([sys.executable, "-m", "tracewheel_web.miniwob.logs", "--out", logs], check=True)
         ingested = self.made("ingested", lambda out: ingest(self.config.ingest, out), self.work)
@@ -209,6 +212,32 @@ class Seed:
             make(unfinished)
             unfinished.rename(folder)
         return folder
+
+
+def make_base(out: Path) -> None:
+    """What `tracewheel stage base-policy` does, but Muon's iteration in float32.
+
+    Processors without bfloat16 emulate it, and torch's iteration in it is over half of a step of so small a model.
+    """
+    import torch
+    from torch.optim import _muon
+
+    def orthogonal(grad: torch.Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> torch.Tensor:
+        a, b, c = coefficients
+        tall = grad.size(0) > grad.size(1)
+        x = (grad.T if tall else grad).float()
+        x = x / x.norm().clamp(min=eps)
+        for _ in range(steps):
+            square = x @ x.T
+            x = a * x + (b * square + c * square @ square) @ x
+        return x.T if tall else x
+
+    _muon._zeropower_via_newtonschulz = orthogonal
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    train_base_policy(load_base_config(BASE_PROFILE), unfinished)
+    unfinished.rename(out)
 
 
 def table_of(results: dict[str, Any]) -> str:

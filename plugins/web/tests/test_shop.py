@@ -1,14 +1,18 @@
 """The example shop: its tasks, and what is right and wrong in it."""
 
+import copy
 import json
 import urllib.error
 import urllib.request
 
+import pandas as pd
 import pytest
 
 from plugins.web.tests.conftest import opened
-from tracewheel import DataError, make_environment, make_verifier
-from tracewheel_web.shop.environment import COMMAND
+from tracewheel import DataError, make_environment, make_verifier, play_calls
+from tracewheel.curation.hindsight import hindsight_episodes
+from tracewheel_web.scripted import play
+from tracewheel_web.shop.environment import COMMAND, _agent
 from tracewheel_web.shop.stock import products
 from tracewheel_web.site import Site
 
@@ -49,6 +53,78 @@ def test_tasks_need_no_browser_and_differ():
     assert tasks == make_environment("shop").make_tasks(200, seed=0)
     assert all("plan" not in json.dumps(task.initial_state) for task in tasks)
     assert {one.family for one in environment.variants(tasks[0], 5, seed=1)} == {tasks[0].family}
+
+
+def done_on_paper(task):
+    """The final state of an episode that does what is required and nothing else."""
+    site = copy.deepcopy(task.initial_state["site"])
+    for change in task.goal["required"]:
+        *way, last = change["path"].removeprefix("/site/").split("/")
+        place = site
+        for part in way:
+            place = place[part]
+        if change.get("gone"):
+            del place[last]
+        else:
+            place[last] = copy.deepcopy(change["to"])
+    return {"site": site, "page": {}}
+
+
+def test_what_was_reached_is_the_task_itself_where_it_was_solved():
+    environment = make_environment("shop")
+    for task in environment.make_tasks(200, seed=5):
+        state = done_on_paper(task)
+        reached = environment.task_reached(task, state)
+        assert reached.family == task.family and reached.initial_state == task.initial_state
+        assert make_verifier("state_diff").verify(reached, state)[0] == 1.0
+        assert sorted(map(str, reached.goal["required"])) == sorted(map(str, task.goal["required"])), (task, reached)
+        if task.tier == 1:
+            assert (reached.prompt, reached.fingerprint) == (task.prompt, task.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ({"cart": {"p1": 2}}, None),  # nothing was done
+        ({"cart": {"p1": 3}}, None),  # another number: no family asks for it
+        ({"cart": {"p1": 2, "p2": 4}}, "Put 4 of the {p2} into the cart."),
+        ({"cart": {}}, "Remove the {p1} from the cart."),
+        ({"cart": {"p3": 1}}, "Remove the {p1} from the cart. Then put 1 of the {p3} into it."),
+        ({"cart": {"p1": 2}, "orders": {"1001": "cancelled"}}, "Cancel order 1001."),
+        ({"cart": {}, "orders": {"1001": "cancelled"}}, None),  # two things at once
+        ({"cart": {"p1": 2}, "orders": {}}, None),  # orders do not vanish
+        ({"cart": {"p1": 2}, "catalogue": 8}, None),
+    ],
+)
+def test_what_was_reached_is_said_as_tasks_are(after, said):
+    def site(cart, orders=None, catalogue=7):
+        whole = {number: {"items": {"p5": 1}, "address": {}, "status": status} for number, status in (orders or {}).items()}
+        return {"catalogue": catalogue, "cart": cart, "orders": whole}
+
+    environment = make_environment("shop")
+    start = {"site": site({"p1": 2}, {"1001": "open"})}
+    task = environment.task_from_log("Put 2 of something into the cart.", {"initial_state": start, "goal": {"required": []}})
+    reached = environment.task_reached(task, {"site": site(**{"orders": {"1001": "open"}} | after)})
+    names = {product.id: product.name for product in products(7)}
+    assert (reached and reached.prompt) == (said and said.format(**names))
+
+
+def test_a_failed_episode_demonstrates_what_it_did(environment):
+    """It cancels another order; played again, that is a success of the task to cancel that one."""
+    task = next(task for task in environment.make_tasks(24, seed=6) if (task.family, task.tier) == ("cancel", 1))
+    orders = task.initial_state["site"]["orders"]
+    wanted = task.goal["plan"][0]["number"]
+    other = next(number for number, order in orders.items() if order["status"] == "open" and number != wanted)
+    plan = [{"do": "cancel", "number": other}]
+    calls = play(environment, task, lambda seen: _agent(seen, plan)).calls
+    messages = play_calls(environment, task, calls)
+    row = {"trace_id": "t1", "task_id": task.id, "split": "train", "success": 0.0, "failure": "unknown"}
+    row |= {"messages": json.dumps(messages), "tools": json.dumps(environment.tools())}
+    (found,) = hindsight_episodes(pd.DataFrame([row]), {task.id: task}, ()).to_dict("records")
+    said = json.loads(found["messages"])
+    assert found["success"] == 1.0 and found["task_id"] != task.id
+    assert [one for one in said if one["role"] == "user"] == [{"role": "user", "content": f"Cancel order {other}."}]
+    assert [one for one in said if one["role"] != "user"] == [one for one in messages if one["role"] != "user"]
 
 
 def test_the_cheapest_is_one():

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Playwright
 
 Result = TypeVar("Result")
-VARIABLE, NAMES = "TRACEWHEEL_BROWSER", ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+VARIABLE, NAMES = (
+    "TRACEWHEEL_BROWSER",
+    ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+)
 START_SECONDS, CHECK_SECONDS, CLOSE_SECONDS = 60.0, 20.0, 10.0
 # A page that was used so often is closed: Chromium keeps a little of every document.
 MOST_USES = 200
@@ -27,6 +30,7 @@ MOST_USES = 200
 ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in the headless shell
     "--disable-quic",
     "--disable-background-networking",
     "--no-pings",

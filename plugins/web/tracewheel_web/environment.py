@@ -46,6 +46,7 @@ class WebEnvironment:
     skip = ""  # a CSS selector of what the policy does not see
     shows_address = True
     size: tuple[int, int]  # of its pages, in pixels
+    pictured: tuple[int, int] | None = None  # how much of them a picture shows; None for all
     resources: Any = None
 
     def __init__(self, args: WebArgs) -> None:
@@ -135,11 +136,11 @@ class WebEnvironment:
     async def _photograph(self, page: Page, place: tuple[int, int] | None) -> None:
         if self.args.screenshots is None:
             return
-        content = base64.b64decode(await page.picture())
+        content = base64.b64decode(await page.picture(self.pictured))
         digest = hashlib.sha256(content).hexdigest()[:32]
         folder = self.args.screenshots
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{digest}.webp").write_bytes(content)
         if self._pictures and place:  # it acted on what was to be seen before
             self._pictures[-1]["at"] = list(place)
-        self._pictures.append({"picture": digest, "size": list(self.size)})
+        self._pictures.append({"picture": digest, "size": list(self.pictured or self.size)})

@@ -129,10 +129,10 @@ class Page:
         with self._held():
             return await self._tab.of_page(expression)
 
-    async def picture(self) -> str:
-        """What is to be seen, as WebP in base64."""
+    async def picture(self, part: tuple[int, int] | None) -> str:
+        """What is to be seen, or the part of that size at the document's top left, as WebP in base64."""
         with self._held():
-            return await self._tab.picture()
+            return await self._tab.picture(part)
 
     async def close(self) -> None:
         """End it with all that it holds."""

@@ -118,9 +118,12 @@ class Tab:
                 await self._session.send("Page.resetNavigationHistory")
                 return
 
-    async def picture(self) -> str:
-        """What is to be seen, as WebP in base64."""
-        taken: str = (await self._session.send("Page.captureScreenshot", {"format": "webp", "quality": 60}))["data"]
+    async def picture(self, part: tuple[int, int] | None) -> str:
+        """What is to be seen, or the part of that size at the document's top left, as WebP in base64."""
+        given: dict[str, Any] = {"format": "webp", "quality": 60}
+        if part is not None:
+            given["clip"] = {"x": 0, "y": 0, "width": part[0], "height": part[1], "scale": 1}
+        taken: str = (await self._session.send("Page.captureScreenshot", given))["data"]
         return taken
 
     async def _evaluate(self, expression: str, world: int | None) -> Any:

@@ -9,6 +9,7 @@ from tracewheel.core.types import Task
 from tracewheel.curation.probes import BROKEN, FLAKY, GOLD, NO_OP, probe_report, probe_task, shortest
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import Observation, make_environment
+from tracewheel.environments.running import close_resources
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.scoring.verifiers import VERIFIERS
@@ -163,3 +164,38 @@ def test_probing_does_not_change_the_environment(tasks):
     probe_task(tasks[0], lambda: environment)
     environment.reset(tasks[0])
     assert environment.snapshot() == before
+
+
+def test_a_solution_is_asked_for_with_what_episodes_share():
+    """To solve may be to play, in a browser: one for all tasks, and every environment is closed."""
+    known = []
+
+    class Played(Counter):
+        opened, resources = 0, None
+
+        @classmethod
+        def setup(cls, args):
+            cls.opened += 1
+            return object()
+
+        @classmethod
+        def close_resources(cls, resources):
+            cls.opened -= 1
+
+        def solution(self, task):
+            assert self.resources is not None
+            return STEPS
+
+        def close(self):
+            known.remove(self)
+
+    def make():
+        known.append(Played())
+        return known[-1]
+
+    try:
+        assert [probe_task(counter_task(number), make).verdict for number in range(3)] == ["", "", ""]
+        assert Played.opened == 1 and known == []
+    finally:
+        close_resources()
+    assert Played.opened == 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tracewheel import World, chat_pieces, fixed_text
@@ -25,8 +25,8 @@ LONGEST_LIST = 5
 BY_PAGE = "By the page: "
 ORDERS = {
     "repeat": "Repeat: {text}",
-    "number": 'Which number has "{name}"?\n{page}',
-    "value": "What is {label}?\n{page}",
+    "number": 'Which numbers have "{names}"?\n{page}',
+    "value": "What are {labels}?\n{page}",
     "press": 'Press "{name}". ',
     "write": 'Write "{text}" at {label}. ',
     "mark": 'Mark "{name}". ',
@@ -123,10 +123,17 @@ def _some_page(rng: random.Random) -> tuple[Paper, dict[str, int]]:
     return page, refs
 
 
+def _some(rng: random.Random, names: Iterable[str]) -> list[str]:
+    """Up to four of them: the more an answer has to find, the sooner finding is learnt."""
+    known = list(names)
+    return rng.sample(known, rng.randint(1, min(4, len(known))))
+
+
 def _number(rng: random.Random) -> Conversation:
     page, refs = _some_page(rng)
-    name = rng.choice(list(refs))
-    return _answer(ORDERS["number"].format(name=name, page=page.listing()), str(refs[name]))
+    names = _some(rng, refs)
+    question = ORDERS["number"].format(names='", "'.join(names), page=page.listing())
+    return _answer(question, "\n".join(f"{name} | {refs[name]}" for name in names))
 
 
 def _value(rng: random.Random) -> Conversation:
@@ -134,13 +141,14 @@ def _value(rng: random.Random) -> Conversation:
     rows = {label: paper.row(rng, label) for label in rng.sample([*paper.ROWS, paper.YEAR], rng.randint(2, 5))}
     for label, value in rows.items():
         page.text(f"{label} | {value}")
-    label = rng.choice(list(rows))
-    return _answer(ORDERS["value"].format(label=label, page=page.listing()), rows[label])
+    labels = _some(rng, rows)
+    question = ORDERS["value"].format(labels=", ".join(labels), page=page.listing())
+    return _answer(question, "\n".join(f"{label} | {rows[label]}" for label in labels))
 
 
 def _press(rng: random.Random) -> Conversation:
     page, refs = _some_page(rng)
-    names = rng.sample(list(refs), rng.randint(1, min(3, len(refs))))
+    names = _some(rng, refs)
     return played(page, "".join(ORDERS["press"].format(name=name) for name in names), [click(refs[name]) for name in names])
 
 

@@ -62,6 +62,7 @@ class MiniwobEnvironment(WebEnvironment):
     reaches = True  # a folder for pictures
     tool_names = TOOL_NAMES
     size = (500, 320)
+    pictured = (160, 210)  # beside it the pages show the reward
     skip = "#query, #reward-display, #click-canvas, #sync-task-cover"
     shows_address = False
 

@@ -9,7 +9,7 @@ from typing import Any
 from tracewheel import Task, spread_tasks
 from tracewheel_web.environment import Call, WebArgs
 from tracewheel_web.scripted import Agent, Seen, Steps, play
-from tracewheel_web.shop.tasks import FAMILIES, TIERS, make
+from tracewheel_web.shop.tasks import FAMILIES, TIERS, Made, make, reached
 from tracewheel_web.webapp import WebappArgs, WebappEnvironment
 
 COMMAND = (sys.executable, "-m", "tracewheel_web.shop.site", "{port}")
@@ -47,6 +47,11 @@ class ShopEnvironment(WebappEnvironment):
         """Tasks of the same family, of the same tier or an easier one."""
         rng = random.Random(f"variants-{task.id}-{seed}")
         return [self._made(task.family, rng.randint(1, task.tier), rng) for _ in range(n)]
+
+    def task_reached(self, task: Task, final_state: dict[str, Any]) -> Task | None:
+        """The task that an episode did solve, for hindsight; None where no family asks for all that was done."""
+        found = reached(task.initial_state["site"], final_state["site"])
+        return found and self._of(found.made, found.family, found.tier, task.initial_state)
 
     def agent(self, task: Task) -> Agent:
         """The scripted agent, which knows what is to be done and finds out how."""
@@ -106,7 +111,10 @@ class ShopEnvironment(WebappEnvironment):
 
     def _made(self, family: str, tier: int, rng: random.Random) -> Task:
         made = make(family, tier, rng)
-        return self._task(made.prompt, family, tier, {"site": made.site}, {"required": made.required, "plan": made.plan})
+        return self._of(made, family, tier, {"site": made.site})
+
+    def _of(self, made: Made, family: str, tier: int, start: dict[str, Any]) -> Task:
+        return self._task(made.prompt, family, tier, start, {"required": made.required, "plan": made.plan})
 
 
 def _with_site(args: WebArgs) -> WebappArgs:

@@ -25,6 +25,14 @@ class Made(NamedTuple):
     plan: list[dict[str, Any]]
 
 
+class Reached(NamedTuple):
+    """What was done in an episode, as a task of its family that asks for that."""
+
+    family: str
+    tier: int
+    made: Made
+
+
 def make(family: str, tier: int, rng: random.Random) -> Made:
     """A random task of a family and tier."""
     catalogue = rng.randrange(CATALOGUES)
@@ -33,6 +41,59 @@ def make(family: str, tier: int, rng: random.Random) -> Made:
     return {"fill_cart": _fill_cart, "order": _order, "cancel": _cancel, "clear_cart": _clear_cart}[family](
         tier, site, stock, rng
     )
+
+
+def reached(before: dict[str, Any], after: dict[str, Any]) -> Reached | None:
+    """The task that leads from one state of the shop to another; None where no family asks for all of it."""
+    if before["catalogue"] != after["catalogue"] or not before["orders"].keys() <= after["orders"].keys():
+        return None
+    stock = {product.id: product for product in products(before["catalogue"])}
+    changed = {number: order for number, order in after["orders"].items() if order != before["orders"].get(number)}
+    inside, left = before["cart"], after["cart"]
+    new = {product: count for product, count in left.items() if product not in inside}
+    out = [product for product in inside if product not in left]
+    if any(left[product] != inside[product] for product in inside if product in left):
+        return None  # no family asks for another number of what is there
+    if changed:
+        (number, order), *more = changed.items()
+        if more or new:
+            return None
+        if number in before["orders"]:
+            return None if out else _cancelled(number, order, before)
+        return _ordered(number, order, before, stock) if left == {} else None
+    if not new and not out:
+        return None
+    plan = [{"do": "remove", "name": stock[product].name} for product in out]
+    plan += [_add(stock[product], count) for product, count in new.items()]
+    required: list[dict[str, Any]] = [{"path": f"/site/cart/{product}", "gone": True} for product in out]
+    required += [{"path": f"/site/cart/{product}", "to": count} for product, count in new.items()]
+    put = " and ".join(f"{count} of the {stock[product].name}" for product, count in new.items())
+    if not out:
+        return Reached("fill_cart", 1 if len(new) == 1 else 3, Made(f"Put {put} into the cart.", before, required, plan))
+    prompt = _removal([stock[product] for product in out]) + (f" Then put {put} into it." if new else "")
+    return Reached("clear_cart", 3 if new else min(len(out), 2), Made(prompt, before, required, plan))
+
+
+def _cancelled(number: str, order: dict[str, Any], before: dict[str, Any]) -> Reached | None:
+    if order != before["orders"][number] | {"status": "cancelled"}:
+        return None
+    required = [{"path": f"/site/orders/{number}/status", "to": "cancelled"}]
+    return Reached("cancel", 1, Made(f"Cancel order {number}.", before, required, [{"do": "cancel", "number": number}]))
+
+
+def _ordered(number: str, order: dict[str, Any], before: dict[str, Any], stock: dict[str, Product]) -> Reached | None:
+    """An order of what was in the cart, or of what was put into an empty one."""
+    required: list[dict[str, Any]] = [{"path": f"/site/orders/{number}", "to": order}]
+    plan = [{"do": "order", "address": order["address"]}]
+    where = _where(order["address"])
+    if order["items"] == before["cart"]:
+        required += [{"path": f"/site/cart/{product}", "gone": True} for product in before["cart"]]
+        return Reached("order", 1, Made(f"Order what is in the cart, to {where}.", before, required, plan))
+    if before["cart"]:
+        return None
+    what = " and ".join(f"{count} of the {stock[product].name}" for product, count in order["items"].items())
+    adds = [_add(stock[product], count) for product, count in order["items"].items()]
+    return Reached("order", 2, Made(f"Order {what}, to {where}.", before, required, [*adds, *plan]))
 
 
 def _fill_cart(tier: int, site: dict[str, Any], stock: list[Product], rng: random.Random) -> Made:
@@ -48,7 +109,7 @@ def _order(tier: int, site: dict[str, Any], stock: list[Product], rng: random.Ra
     product = _cheapest(stock, rng) if tier == 3 else rng.choice(stock)
     count = rng.randint(1, MOST)
     address = _address(rng)
-    where = f"{address['name']}, {address['street']}, {address['postcode']} {address['city']}, {address['country']}"
+    where = _where(address)
     number = max(map(int, site["orders"]), default=FIRST_ORDER - 1) + 1
     order = {"items": {product.id: count}, "address": address, "status": "open"}
     required: list[dict[str, Any]] = [{"path": f"/site/orders/{number}", "to": order}]
@@ -80,7 +141,7 @@ def _clear_cart(tier: int, site: dict[str, Any], stock: list[Product], rng: rand
     out = rng.sample(inside, 1 if tier == 1 else 2)
     required: list[dict[str, Any]] = [{"path": f"/site/cart/{product.id}", "gone": True} for product in out]
     plan = [{"do": "remove", "name": product.name} for product in out]
-    prompt = f"Remove the {' and the '.join(product.name for product in out)} from the cart."
+    prompt = _removal(out)
     if tier == 3:
         new = rng.choice([product for product in stock if product not in inside])
         count = rng.randint(1, MOST)
@@ -105,6 +166,14 @@ def _address(rng: random.Random) -> dict[str, str]:
     street = f"{rng.choice(STREETS)} {rng.randint(1, 90)}"
     values = (rng.choice(NAMES), street, str(rng.randint(10000, 99999)), rng.choice(CITIES), rng.choice(COUNTRIES))
     return dict(zip(FIELDS, values, strict=True))
+
+
+def _where(address: dict[str, str]) -> str:
+    return f"{address['name']}, {address['street']}, {address['postcode']} {address['city']}, {address['country']}"
+
+
+def _removal(out: list[Product]) -> str:
+    return f"Remove the {' and the '.join(product.name for product in out)} from the cart."
 
 
 def _cheapest(stock: list[Product], rng: random.Random) -> Product:
