@@ -21,7 +21,7 @@ from tracewheel_search.process_model import (
     critic_of,
     fit,
     steps_of,
-    tested,
+    tested as compared,
     train,
 )
 from tracewheel_search.step_values import StepSettings, StepValue, chosen_steps, step_values, surprise
@@ -133,7 +133,7 @@ def test_calibration_by_hand():
     predicted, good, tried = np.array([0.2, 0.25, 0.9]), np.array([1.0, 0.0, 2.0]), np.array([2.0, 2.0, 2.0])
     assert calibration_error(predicted, good, tried) == pytest.approx((0.1 + 0.2) / 6)
     steps = Steps(np.zeros((3, 1)), good, tried, ["a", "a", "b"], np.array([0.0, 1.0, 1.0]))
-    figures = tested(ProcessModel(np.zeros(1), 0.0, np.zeros(1), np.ones(1)), steps, steps)
+    figures = compared(ProcessModel(np.zeros(1), 0.0, np.zeros(1), np.ones(1)), steps, steps)
     assert figures["brier"] == 0.25 and figures["success"] == 0.5 and figures["tries"] == 6
     assert figures["brier_floor"] == pytest.approx((1 * 1 / 1 + 0 + 0) / 6)
     assert figures["brier_by_turn_alone"] == 0.25 and figures["by_turn"]["1"]["success"] == 0.5

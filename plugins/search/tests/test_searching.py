@@ -143,7 +143,7 @@ def test_a_critic_values_single_turns(config, player, tasks, tmp_path):
         seen.extend(trajectories)
         return [0.25] * len(trajectories)
 
-    search = Search(config, player, tasks[:2], SearchSettings(budget=400, width=2), tmp_path / "out", critic)
+    search = Search(config, player, tasks[:2], SearchSettings(budget=400, width=2, simulations=3), tmp_path / "out", critic)
     found = search.run()
     assert seen and found["sampled_tokens"] <= 400
     depths = [node.depth for tree in search.trees.values() for node in tree.nodes()]
