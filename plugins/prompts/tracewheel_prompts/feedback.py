@@ -48,6 +48,11 @@ def record_of(task: Task, trajectory: Trajectory, score: Score, reached: Any = N
     }
 
 
+def shown(record: Record) -> Record:
+    """A record in the order in which it is read, which one that comes back from a journal has lost."""
+    return {name: record[name] for name in ("Inputs", "Generated Outputs", "Feedback")}
+
+
 def _did(episode: Episode) -> list[str]:
     calls = [
         f"{number}. {call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
@@ -61,7 +66,7 @@ def _did(episode: Episode) -> list[str]:
 
 
 def _told(episode: Episode, trajectory: Trajectory, score: Score, reached: Any) -> Iterator[str]:
-    success = "success" if success_of(score) else "no success"
+    success = "success" if success_of(score) == 1.0 else "no success"
     yield f"Score {'unknown' if score.total is None else format(score.total, '.2f')}, {success}."
     if score.breakdown:
         yield "Its parts: " + ", ".join(f"{name} {value:.2f}" for name, value in sorted(score.breakdown.items())) + "."

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracewheel import DataError, LeakError, Task, success_of
 from tracewheel_prompts.demonstrations import Pool, name_of
-from tracewheel_prompts.feedback import record_of, verified_states
+from tracewheel_prompts.feedback import record_of, shown, verified_states
 from tracewheel_prompts.journal import Journal
 from tracewheel_prompts.players import Player
 from tracewheel_prompts.prompt import DEMONSTRATIONS, SYSTEM, TOOL, Prompt
@@ -89,7 +89,7 @@ class PromptAdapter:
     def seed(self) -> Candidate:
         """The start's parts that may change, by name."""
         parts = self.settings.parts
-        found = {SYSTEM: self.start.system} if SYSTEM in parts else {}
+        found: Candidate = {SYSTEM: self.start.system} if SYSTEM in parts else {}
         if "tools" in parts:
             found |= {f"{TOOL}{name}": self.start.tools.get(name, text) for name, text in self._tools.items()}
         if DEMONSTRATIONS in parts and len(self.pool):
@@ -128,7 +128,7 @@ class PromptAdapter:
     def make_reflective_dataset(self, candidate: Candidate, batch: Any, parts: list[str]) -> dict[str, list[dict[str, Any]]]:
         """What the reflection model reads, and of demonstrations, where the policy fails."""
         worst = sorted(batch.trajectories, key=lambda one: one["score"])
-        records = [one["record"] for one in worst if one["record"] is not None]
+        records = [shown(one["record"]) for one in worst if one["record"] is not None]
         figures = [{"family": one["family"], "score": one["score"]} for one in worst]
         return {part: figures if part == DEMONSTRATIONS else records for part in parts}
 
@@ -230,7 +230,7 @@ def optimise(adapter: PromptAdapter, train: list[Task], validation: list[Task], 
             seed_candidate=adapter.seed(),
             trainset=train,
             valset=validation,
-            adapter=adapter,  # type: ignore[arg-type]
+            adapter=adapter,
             reflection_minibatch_size=min(settings.minibatch, len(train)),
             stop_callbacks=adapter.stop,
             logger=_Log(log),
