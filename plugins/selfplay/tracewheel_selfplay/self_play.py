@@ -39,9 +39,9 @@ REQUESTS, DEMONSTRATIONS = 4, 200
 PROPOSAL_TOKENS, TURN_TOKENS = 800, 96  # what a proposal needs at least, with its tool and with a plain tokenizer
 
 
-def taught_to_propose(config: RetrainConfig, out: Path) -> Path:
-    """A state that proposes any task with equal chance: a warm start on random proposals. Returns its folder."""
-    environment = give(config.environment.spec)
+def taught_to_propose(config: RetrainConfig, environment: str, out: Path) -> Path:
+    """A warm start on random proposals, so that any task of the environment is proposed. Returns the state's folder."""
+    give(environment)
     maker, rng, rows = maker_of(environment), random.Random(config.seed), []
     tasks = proposal_tasks(environment, "exact_match", REQUESTS)
     give(tasks[0].environment)
@@ -68,14 +68,22 @@ class SelfPlay:
     """The loop of challenger and solver.
 
     Args:
-        config: The profile: the solver's environment, rubric and learner; the challenger learns by the same settings.
+        config: The solver's profile: environment, rubric and learner.
         curated: The output of curate; its tasks outside training are never played.
         out: Where each round has a folder.
         proposer: The challenger's first state; None for proposals drawn at random, a control without a challenger.
+        challenger: Its profile, if it learns by other settings than the solver.
     """
 
-    def __init__(self, config: RetrainConfig, curated: Path, out: Path, proposer: Path | None) -> None:
-        self.config, self.curated, self.out = config, curated, out
+    def __init__(
+        self,
+        config: RetrainConfig,
+        curated: Path,
+        out: Path,
+        proposer: Path | None,
+        challenger: RetrainConfig | None = None,
+    ) -> None:
+        self.config, self.curated, self.out, self.challenger = config, curated, out, challenger or config
         self.environment = give(config.environment.spec)
         self.maker: TaskMaker = maker_of(self.environment)
         tasks = read_table(curated / "tasks.parquet")
@@ -141,14 +149,14 @@ class SelfPlay:
             ]
             return made, None
         size = max(2, wanted // REQUESTS)
-        rollout = self.config.rollout
+        rollout = self.challenger.rollout
         own = {
             "group_size": size,
             "exploration": type(rollout.exploration)(),  # what it sets is the solver's world's
             "max_tokens": max(rollout.max_tokens, PROPOSAL_TOKENS),
             "max_turn_tokens": max(rollout.max_turn_tokens, TURN_TOKENS),
         }
-        config = self.config.model_copy(update={"rollout": rollout.model_copy(update=own)})
+        config = self.challenger.model_copy(update={"rollout": rollout.model_copy(update=own)})
         asked = play(config, self.proposer, self.curated, requests, folder / "proposals", iteration)
         episodes = trajectories_of(asked)
         if not any(map(sum, (each.action_mask for each in episodes))):
@@ -160,7 +168,7 @@ class SelfPlay:
     def reward(self, requests: list[Any], asked: Path, folder: Path, iteration: int) -> dict[str, Any]:
         """Score the challenger's proposals by what came of them, and update it."""
         assert self.proposer is not None and self.first_proposer is not None
-        config = self.config
+        config = self.challenger
         scored = mark(config, requests, asked, folder / "worth")
         learn(config, asked, scored, self.proposer, self.first_proposer, folder / "challenger", iteration)
         self.proposer = folder / "challenger"

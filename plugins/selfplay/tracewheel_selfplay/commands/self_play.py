@@ -24,6 +24,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--challenger", metavar="DIR", help="the challenger to begin with (default: one that proposes at random)"
     )
+    parser.add_argument("--challenger-profile", metavar="CONFIG", help="by which the challenger learns (default: the solver's)")
     parser.add_argument("--at-random", action="store_true", help="propose at random all the time: the control")
     parser.add_argument("--tokens", type=int, metavar="N", help="stop after the round in which the solver has sampled N tokens")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it exists")
@@ -37,18 +38,21 @@ def run(options: Namespace) -> dict[str, Any]:
         DataError: a folder is missing, or the options contradict each other.
     """
     config = profile_of(options, "policy.base", "environment.kind")
-    from tracewheel import curated_folder, folder_of, write_json
+    from tracewheel import curated_folder, folder_of, resolve_config, write_json
     from tracewheel_selfplay.rounds import judge, new
     from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
     if options.at_random and options.challenger:
         raise DataError("--at-random has no challenger: leave --challenger away")
     curated, start, out = curated_folder(options), folder_of(options.state, "--state"), new(Path(options.out))
+    its = resolve_config(options.challenger_profile, [], None) if options.challenger_profile else config
     proposer = None
     if not options.at_random:
         given = options.challenger
-        proposer = folder_of(given, "--challenger") if given else taught_to_propose(config, out / "taught")
-    found = SelfPlay(config, curated, out / "rounds", proposer).run(start, options.tokens)
+        proposer = (
+            folder_of(given, "--challenger") if given else taught_to_propose(its, config.environment.spec, out / "taught")
+        )
+    found = SelfPlay(config, curated, out / "rounds", proposer, its).run(start, options.tokens)
     verdict = judge(config, {"start": start, "self-play": Path(found["state"])}, curated, out / "held_out")
     result = {"out": options.out, **found, **verdict}
     write_json(out / RESULT_FILE, result)
