@@ -109,8 +109,7 @@ class ServingDoor:
         redaction: LogRedaction | None = None,
         prompt: ServedPrompt | None = None,
     ) -> None:
-        self._prompt = prompt
-        self._served, self._renderer, self._log, self._keys = served, renderer, log, keys
+        self._served, self._renderer, self._log, self._keys, self._prompt = served, renderer, log, keys, prompt
         self._redaction = redaction or LogRedaction(RedactionConfig(), renderer)
         self._config = config.model_copy(update={"max_turns": MOST_TURNS})
         self._read: ReadTurn = turn_reader(renderer)
@@ -271,9 +270,8 @@ class ServingDoor:
             else:
                 shadow = self._episode(number, f"{name}-shadow", challenger.served.engine)
         episode = self._episode(number, name, served.engine)
-        created = clock.now().isoformat()
         log = challenger.log if challenger and shadow else None
-        conversation = Conversation(key, asker, episode, served, created, shadow, log, used=time.monotonic())
+        conversation = Conversation(key, asker, episode, served, clock.now().isoformat(), shadow, log, used=time.monotonic())
         self._open[name] = conversation
         if asker.session is not None:
             self._sessions[key, asker.session] = conversation
