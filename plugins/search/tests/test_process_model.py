@@ -21,8 +21,10 @@ from tracewheel_search.process_model import (
     critic_of,
     fit,
     steps_of,
-    tested as compared,
     train,
+)
+from tracewheel_search.process_model import (
+    tested as compared,
 )
 from tracewheel_search.step_values import StepSettings, StepValue, chosen_steps, step_values, surprise
 from tracewheel_search.turn_credit import credited, turn_rewards
