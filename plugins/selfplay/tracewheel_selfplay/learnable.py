@@ -26,6 +26,11 @@ class LearnableArgs(Strict):
 class Learnable:
     """4p(1-p) of the solver's pass rate p, less the share of proposals that are alike; 0 for none or a refused one.
 
+    >>> proposal = {"family": "list", "tier": 2, "seed": 7}
+    >>> (found,) = worth_of([proposal], {}, {canonical_json(proposal): [True, False]}).values()
+    >>> found["successes"], found["scored"], found["repetition"]
+    (1, 2, 1.0)
+
     A proposal whose task was played without a score raises, so that it has none either.
 
     Parts: `pass_rate`, `learnability`, `repetition`, `refused`.

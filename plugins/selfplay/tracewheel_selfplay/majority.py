@@ -28,10 +28,10 @@ class MajorityArgs(Strict):
 class Majority:
     """1 for the episodes that end as the largest part of their group, 0 for the others.
 
-    Groups of one or two are unscored, so a greedy evaluation by it has no figure and the gate refuses to decide.
-
     >>> vote(["a", "b", "a"], least=0.5)
     ('a', 0.6666666666666666)
+
+    Groups of one or two are unscored, so a greedy evaluation by it has no figure and the gate refuses to decide.
 
     Example:
         rubric: {verifiers: [{kind: majority, args: {of: answer}}]}

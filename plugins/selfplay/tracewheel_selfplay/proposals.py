@@ -41,6 +41,10 @@ class ProposalsArgs(Strict):
 class Proposals:
     """One call of `propose_task` ends the episode. The language is the generator's: a family, a tier, a seed.
 
+    >>> desk = Proposals(ProposalsArgs(environment=Named(kind="workspace")))
+    >>> desk.step("propose_task", {"family": "pattern", "tier": 2, "seed": 7}).done
+    True
+
     State: `{"proposal": {"family", "tier", "seed"} or None}`.
 
     Raises:
