@@ -150,7 +150,10 @@ PUBLIC = {
     ),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
-    "tracewheel.curation.probes": ("logged_solutions",),
+    "tracewheel.curation.probes": (
+        "logged_solutions",
+        "probe_task",
+    ),
     "tracewheel.dashboard.files": ("write_audit_page",),
     "tracewheel.dashboard.sources": ("sources_of",),
     "tracewheel.demo.base_tokenizer": (

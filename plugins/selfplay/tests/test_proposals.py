@@ -1,13 +1,16 @@
 """A proposal is one call in the generator's language; what it is worth, by hand; what is refused before it is played."""
 
 import json
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
-from tracewheel import ConfigError, DataError, Task, kind_text, make_environment, make_verifier
+from tracewheel import ConfigError, DataError, Task, kind_text, load_config, make_environment, make_verifier
 from tracewheel.core.kind_table import give
-from tracewheel_selfplay.learnable import why_not, worth_of
+from tracewheel_selfplay.learnable import identities, why_not, worth_of
 from tracewheel_selfplay.proposals import maker_of, proposal_tasks, task_of
+from tracewheel_selfplay.self_play import OUTSIDE, SelfPlay
 
 GOOD = {"family": "pattern", "tier": 2, "seed": 7}
 
@@ -74,32 +77,36 @@ def test_solved_or_unsolvable_is_worth_nothing_and_without_scores_it_is_unscored
 
 
 class TestWhatIsNotPlayed:
-    def test_a_task_that_is_held_out(self):
-        maker = maker_of("workspace")
-        assert why_not(maker, GOOD, frozenset()) == ""
-        assert "outside training" in why_not(maker, GOOD, frozenset([task_of(maker, GOOD).fingerprint]))
+    def test_a_task_that_is_held_out_under_any_name(self):
+        task = task_of(maker_of("workspace"), GOOD)
+        assert why_not(task, frozenset()) == ""
+        for other in (replace(task, id="x", prompt="Otherwise."), replace(task, id="x", fingerprint="y")):
+            assert why_not(task, identities(other)) == "it is a task outside training"
+        assert why_not(task, identities(task_of(maker_of("workspace"), GOOD | {"seed": 8}))) == ""
 
-    def test_one_that_begins_otherwise_each_time_or_needs_no_work(self, monkeypatch):
-        maker = maker_of("workspace")
-        counts = iter(range(9))
-        reset = type(maker).reset
-        monkeypatch.setattr(type(maker), "snapshot", lambda self: {"files": {}, "n": next(counts)})
-        assert "otherwise each time" in why_not(maker, GOOD, frozenset())
-        monkeypatch.undo()
-        assert type(maker).reset is reset
-        monkeypatch.setattr("tracewheel_selfplay.learnable.make_verifier", lambda spec: Lenient())
-        assert "doing nothing" in why_not(maker, GOOD, frozenset())
-        monkeypatch.setattr("tracewheel_selfplay.learnable.make_verifier", lambda spec: Broken())
-        assert "ZeroDivisionError" in why_not(maker, GOOD, frozenset())
+    def test_one_outside_training_in_any_split_or_the_reserve(self, tmp_path):
+        tasks = {split: task_of(maker_of("workspace"), GOOD | {"seed": seed}) for seed, split in enumerate(("train", *OUTSIDE))}
+        frame = pd.DataFrame([task.to_record() | {"split": split} for split, task in tasks.items()])
+        frame[frame["split"] != "reserve"].to_parquet(tmp_path / "tasks.parquet")
+        frame[frame["split"] == "reserve"].to_parquet(tmp_path / "reserve.parquet")
+        loop = SelfPlay(load_config("configs/tiny.yaml"), tmp_path, tmp_path / "out", None)
+        assert {split for split, task in tasks.items() if why_not(task, loop.kept_apart)} == set(OUTSIDE)
+
+    @pytest.mark.parametrize(("verifier", "why"), [("Lenient", "doing nothing scores 1"), ("Broken", "ZeroDivisionError")])
+    def test_one_that_needs_no_work_or_cannot_be_judged(self, verifier, why):
+        kind = give(f"plugins.selfplay.tests.test_proposals:{verifier}")
+        assert why in why_not(replace(task_of(maker_of("workspace"), GOOD), verifier=kind), frozenset())
 
 
 class Lenient:
-    kind = "lenient"
+    kind = "plugins.selfplay.tests.test_proposals:Lenient"
 
     def verify(self, task, state):
         return 1.0, {}
 
 
 class Broken(Lenient):
+    kind = "plugins.selfplay.tests.test_proposals:Broken"
+
     def verify(self, task, state):
         return 1 / 0, {}

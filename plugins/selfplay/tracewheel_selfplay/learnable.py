@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracewheel import DataError, Strict, Task, TaskMaker, canonical_json, make_verifier, play_calls, read_json, verdict_of
-from tracewheel_selfplay.proposals import task_of
+from tracewheel import DataError, Strict, Task, canonical_json, content_hash, probe_task, read_json
 
 REPETITION = 0.5  # what a proposal loses whose cluster, of the same family and tier, is all that is proposed
 
@@ -85,30 +84,19 @@ def worth_of(
     }
 
 
-def why_not(maker: TaskMaker, proposal: Mapping[str, Any], kept_apart: frozenset[str]) -> str:
-    """Why the task of a proposal is not to be played; "" if it is sound.
+def identities(task: Task) -> frozenset[str]:
+    """What makes two tasks the same: the fingerprint, or the start and the goal."""
+    return frozenset({task.fingerprint, content_hash([task.initial_state, task.goal])})
+
+
+def why_not(task: Task, kept_apart: frozenset[str]) -> str:
+    """Why a proposed task is not to be played; "" if it is sound.
 
     Args:
-        maker: Makes the task, and plays it without an agent.
-        proposal: It.
-        kept_apart: Fingerprints of tasks outside training.
+        task: It.
+        kept_apart: Identities of tasks outside training.
     """
-    task = task_of(maker, dict(proposal))
-    if task.fingerprint in kept_apart:
+    if identities(task) & kept_apart:
         return "it is a task outside training"
-    starts = [(play_calls(maker, task, ()), maker.snapshot()) for _ in range(2)]
-    if canonical_json(starts[0]) != canonical_json(starts[1]):
-        return "it begins otherwise each time"
-    messages, state = starts[0]
-    try:
-        idle = verdict_of(make_verifier(task.verifier), task, state, lambda: episode_of(messages, state)).total
-    except Exception as error:  # a user's verifier
-        return f"its verifier raises: {type(error).__name__}: {error}"
-    return "it is solved by doing nothing" if idle >= 1.0 else ""
-
-
-def episode_of(messages: list[dict[str, Any]], state: dict[str, Any]) -> Any:
-    """The episode of an agent that does nothing."""
-    from tracewheel import episode_from
-
-    return episode_from(messages, len(messages), state)
+    probe = probe_task(task)
+    return "" if probe.valid else f"{probe.verdict}: {probe.reason}"

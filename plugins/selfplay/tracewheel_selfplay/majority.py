@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from tracewheel import Episode, Strict, Task, Verdict, canonical_json
+from tracewheel import Episode, Strict, Task, Verdict, canonical_json, content_hash
 
 FEWEST = 3  # episodes of a group: one alone would always be right, as a greedy evaluation plays it
 
@@ -36,7 +36,7 @@ class Majority:
     Example:
         rubric: {verifiers: [{kind: majority, args: {of: answer}}]}
 
-    Parts: `share`, the share of the group that ends like the majority.
+    Parts: `share`, the share of the group that ends like the majority. The answer is the hash of the end.
     """
 
     kind = "majority"
@@ -52,7 +52,7 @@ class Majority:
             end, share = vote(ends, self._args.least)
         except NoMajority as error:
             return [error] * len(episodes)
-        return [Verdict(float(each == end), {"share": share}) for each in ends]
+        return [Verdict(float(each == end), {"share": share}, answer=content_hash(each)) for each in ends]
 
 
 def end_of(episode: Episode, of: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tracewheel import (
     EvaluateSections,
-    PolicyRef,
     RetrainConfig,
     RolloutSections,
     ScoreSections,
@@ -72,10 +71,9 @@ def judge(config: RetrainConfig, states: dict[str, Path], curated: Path, out: Pa
     folders, rates = [], {}
     for name, state in states.items():
         folder = new(out / name)
-        policy = PolicyRef(config.policy.base) if state is None else policy_of(state, config.policy.base)
-        found = evaluate_split(EvaluateSections.of(config), policy, curated, "held_out", folder)
+        found = evaluate_split(EvaluateSections.of(config), policy_of(state, config.policy.base), curated, "held_out", folder)
         rates[name] = [found[mode]["rate"] for mode in ("greedy", "sampled")]
         folders.append(folder)
-    before, after = folders
-    verdict = decide_gate(config.gate, after, before, new(out / "gate"), baseline_name=next(iter(states)), trained=True)
+    (before, after), (start, end) = folders, states.values()
+    verdict = decide_gate(config.gate, after, before, new(out / "gate"), baseline_name=next(iter(states)), trained=end != start)
     return {"rates": rates, "verdict": verdict.verdict, "says": verdict.says or verdict.reasons[0]}

@@ -22,19 +22,20 @@ from tracewheel import (
     canonical_json,
     give,
     kind_text,
+    load_tasks,
     make_environment,
     play_calls,
     read_scores,
-    read_table,
     success_of,
     warm_start,
     write_json,
 )
-from tracewheel_selfplay.learnable import why_not, worth_of
+from tracewheel_selfplay.learnable import identities, why_not, worth_of
 from tracewheel_selfplay.proposals import SEEDS, maker_of, proposal_tasks, task_of
 from tracewheel_selfplay.rounds import learn, mark, new, play, tokens_of, trajectories_of
 
 TABLE_FILE = "worth.json"
+OUTSIDE = ("validation", "held_out", "harder", "reserve")  # splits whose tasks are never played
 REQUESTS, DEMONSTRATIONS = 4, 200
 PROPOSAL_TOKENS, TURN_TOKENS = 800, 96  # what a proposal needs at least, with its tool and with a plain tokenizer
 
@@ -86,8 +87,7 @@ class SelfPlay:
         self.config, self.curated, self.out, self.challenger = config, curated, out, challenger or config
         self.environment = give(config.environment.spec)
         self.maker: TaskMaker = maker_of(self.environment)
-        tasks = read_table(curated / "tasks.parquet")
-        self.kept_apart = frozenset(tasks[tasks["split"] != "train"]["fingerprint"])
+        self.kept_apart = frozenset().union(*(identities(task) for split in OUTSIDE for task in load_tasks(curated, split)))
         self.proposer = self.first_proposer = proposer
         self.rng = random.Random(config.seed)
 
@@ -112,8 +112,9 @@ class SelfPlay:
         requests = proposal_tasks(self.environment, give(kind_text("learnable", {"table": str(table)})), REQUESTS)
         proposals, asked = self.proposals(requests, folder, iteration)
         known = {canonical_json(each): each for each in proposals}
-        refused = {text: why for text, each in known.items() if (why := why_not(self.maker, each, self.kept_apart))}
-        tasks = {text: task_of(self.maker, each) for text, each in known.items() if text not in refused}
+        tasks = {text: task_of(self.maker, each) for text, each in known.items()}
+        refused = {text: why for text, task in tasks.items() if (why := why_not(task, self.kept_apart))}
+        tasks = {text: task for text, task in tasks.items() if text not in refused}
         by_id = {task.id: task for task in tasks.values()}
         outcomes: dict[str, list[bool]] = {}
         solver_tokens, rate = 0, None
@@ -160,9 +161,7 @@ class SelfPlay:
         asked = play(config, self.proposer, self.curated, requests, folder / "proposals", iteration)
         episodes = trajectories_of(asked)
         if not any(map(sum, (each.action_mask for each in episodes))):
-            raise DataError(
-                f"{asked}: the challenger sampled nothing ({episodes[0].stop_reason}): its prompt takes too many tokens"
-            )
+            raise DataError(f"{asked}: the challenger sampled nothing: {episodes[0].detail or episodes[0].stop_reason}")
         return [proposal for each in episodes if (proposal := each.final_state.get("proposal"))], asked
 
     def reward(self, requests: list[Any], asked: Path, folder: Path, iteration: int) -> dict[str, Any]:

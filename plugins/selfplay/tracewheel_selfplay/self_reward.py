@@ -11,7 +11,6 @@ from typing import Any
 from tracewheel import (
     RetrainConfig,
     SamplerSections,
-    canonical_json,
     load_tasks,
     make_sampler,
     read_scores,
@@ -19,7 +18,6 @@ from tracewheel import (
     success_of,
 )
 from tracewheel_selfplay.guards import Limits, Round, flip_rate, stop_reason
-from tracewheel_selfplay.majority import NoMajority, vote
 from tracewheel_selfplay.rounds import learn, mark, play, trajectories_of
 
 
@@ -45,11 +43,12 @@ def self_reward(
         limits: Of the guards; None is no guards at all, for a control.
 
     Returns:
-        `rounds`, their figures; `stopped`, why, or ""; `state`, the folder of the last policy that no guard objects to.
+        `rounds`, their figures; `stopped`, why, or ""; `state`, the folder of the last policy; where a guard has stopped the
+        loop, of the last one whose round passed.
     """
     sampler, by_id = make_sampler(SamplerSections.of(config), curated), {each.id: each for each in load_tasks(curated, "train")}
     labelled = sorted(by_id)[:labels]  # ids are digests, so these are any
-    state, rounds, stopped = start, list[Round](), ""
+    state, passed, rounds, stopped = start, start, list[Round](), ""
     for iteration in range(1, config.training.iterations + 1):
         chosen = sampler.select(config.training.tasks_per_iteration, iteration)
         tasks = [by_id[name] for name in dict.fromkeys([*labelled, *chosen])]
@@ -61,8 +60,9 @@ def self_reward(
         found = round_of(played, own, true, figures.get("entropy"))
         rounds.append(replace(found, flips=flip_rate(rounds[-1].majorities, found.majorities) if rounds else None))
         if limits and (stopped := stop_reason(rounds, limits)):
+            state = passed  # the policy that played this round is the one objected to
             break
-        state = folder / "update"
+        passed, state = state, folder / "update"
     return {"rounds": [each.to_record() for each in rounds], "stopped": stopped, "state": str(state)}
 
 
@@ -70,20 +70,12 @@ def round_of(played: Path, own: Path, true: Path, entropy: float | None) -> Roun
     """The figures of a round from its files."""
     trajectories = {each.id: each for each in trajectories_of(played)}
     mine, right = by_trajectory(own), by_trajectory(true)
-    groups: dict[str, list[str]] = {}
-    for each in trajectories.values():
-        groups.setdefault(each.task_id, []).append(canonical_json(each.final_state))
-    majorities, shares = {}, []
-    for task, ends in groups.items():
-        try:
-            majorities[task], share = vote(ends, 0.0)
-        except NoMajority:
-            continue
-        shares.append(share)
+    chosen = {score.task_id: score for score in read_scores(own) if mine[score.trajectory_id]}
+    shares = [score.breakdown["majority.share"] for score in chosen.values()]
     truths = {name: truth for name, truth in right.items() if truth is not None}
     both = [name for name in truths if mine[name] is not None]
     return Round(
-        majorities=majorities,
+        majorities={task: score.answer for task, score in chosen.items()},
         share=fmean(shares) if shares else 0.0,
         agree=sum(mine[name] == right[name] for name in both),
         labelled=len(both),
