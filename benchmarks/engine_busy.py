@@ -1,8 +1,9 @@
-"""How busy an engine is while tools take their time: 64 episodes of 5 calls on a fake engine whose steps take 10 ms.
+"""How busy an engine of 64 slots is while tools take their time: episodes of 5 calls on a fake engine whose steps take 10 ms.
 
-    python benchmarks/engine_busy.py [--seconds 0.2 2] [--threads 1 0]
+    python benchmarks/engine_busy.py [--seconds 0.2 2] [--threads 1 0] [--episodes 64 256]
 
-A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. 0 threads is the default: as many as slots, for the
+A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. With as many episodes as slots every rollout ends in a
+tail whose slots are empty; with four times as many that tail is a small part. 0 threads is the default: as many as slots, for the
 environment says nothing of its calls.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import random
 import time
@@ -26,7 +28,7 @@ from tracewheel.policy.loading import load_renderer
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 STEP_SECONDS = 0.01
-EPISODES, CALLS, STEPS = 64, 5, (20, 100)
+SLOTS, CALLS, STEPS = 64, 5, (20, 100)
 CALL = '<tool_call>\n{"name": "list_files", "arguments": {"path": "/"}}\n</tool_call>'
 
 
@@ -64,9 +66,11 @@ class FakeEngine:
         began = time.monotonic()
         time.sleep(STEP_SECONDS)
         self.seconds, self.steps = self.seconds + time.monotonic() - began, self.steps + 1
-        self.turns += len(self._left)
-        self._left = {session: left - 1 for session, left in self._left.items()}
-        ended = [session for session, left in self._left.items() if not left]
+        moved = list(itertools.islice(self._left, SLOTS))  # in the order of their requests; the others wait
+        self.turns += len(moved)
+        for session in moved:
+            self._left[session] -= 1
+        ended = [session for session in moved if not self._left[session]]
         for session in ended:
             del self._left[session]
         count = len(self._said)
@@ -75,7 +79,7 @@ class FakeEngine:
     def close(self, session: int) -> None: ...
 
 
-def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, float]:
+def measure(seconds: float, threads: int, episodes: int = SLOTS, base: str = "data/base") -> dict[str, float]:
     """One rollout.
 
     `busy` is the share of its time in which the engine steps, `busy_of_waiting` that of steps and waits for tools alone.
@@ -87,10 +91,10 @@ def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, 
     families, rng = list(FAMILIES), random.Random(0)
     tasks = [
         dataclasses.replace(make_task(families[number % len(families)], 1, rng), environment=give(f"{__name__}:SlowWorkspace"))
-        for number in range(EPISODES // 2)
+        for number in range(episodes // 2)
     ]
     config = RolloutConfig.model_validate(
-        {"engine": {"slots": EPISODES}, "max_turns": CALLS, "max_tokens": 8000, "tool_threads": threads}
+        {"engine": {"slots": SLOTS}, "max_turns": CALLS, "max_tokens": 8000, "tool_threads": threads}
     )
     waited, done = 0.0, WatchedThreads.done
 
@@ -107,10 +111,11 @@ def measure(seconds: float, threads: int, base: str = "data/base") -> dict[str, 
     found = run_episodes(engine, renderer, config, RolloutPlan(tasks, samples=2, seed=0))  # type: ignore[arg-type]
     wall, cpu = time.monotonic() - began, time.thread_time() - cpu
     WatchedThreads.done = done  # type: ignore[method-assign]
-    assert [len(trajectory.turns) for trajectory in found] == [CALLS] * EPISODES
+    assert [len(trajectory.turns) for trajectory in found] == [CALLS] * episodes
     return {
         "tool_seconds": seconds,
         "threads": threads,
+        "episodes": episodes,
         "wall_s": round(wall, 2),
         "busy": round(engine.seconds / wall, 3),
         "busy_of_waiting": round(engine.seconds / (engine.seconds + waited), 3),
@@ -124,10 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, nargs="+", default=[0.2, 2.0], help="how long a tool takes")
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="rollout.tool_threads; 0 is the default")
+    parser.add_argument("--episodes", type=int, nargs="+", default=[SLOTS], help="of a rollout, an even number")
     options = parser.parse_args()
-    for seconds in options.seconds:
-        for threads in options.threads:
-            print(json.dumps(measure(seconds, threads)), flush=True)
+    for given in itertools.product(options.seconds, options.threads, options.episodes):
+        print(json.dumps(measure(*given)), flush=True)
 
 
 if __name__ == "__main__":
