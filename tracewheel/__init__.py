@@ -48,6 +48,7 @@ PUBLIC = {
         "without",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
+    "tracewheel.comparison.document": ("Section", "Table"),
     "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
         "AuditSections",
@@ -154,7 +155,7 @@ PUBLIC = {
         "logged_solutions",
         "probe_task",
     ),
-    "tracewheel.dashboard.files": ("write_audit_page",),
+    "tracewheel.dashboard.files": ("write_audit_page", "write_page"),
     "tracewheel.dashboard.sources": ("sources_of",),
     "tracewheel.demo.base_tokenizer": (
         "chat_pieces",

@@ -74,8 +74,14 @@ def write_audit_page(result: Mapping[str, Any], out: Path) -> Path:
     return out / AUDIT_PAGE
 
 
+def write_page(title: str, sections: Sequence[Section], out: Path) -> Path:
+    """Write sections of sentences, tables and quotes as a page of its own, whose text is escaped; returns the file."""
+    write_whole(out, document_file(title, sections))
+    return out
+
+
 def document_file(title: str, sections: Sequence[Section]) -> str:
-    """Sections of a comparison as a page."""
+    """Sections as a page."""
     anchors = {f"part-{number}": section for number, section in enumerate(sections)}
     main = Markup(render("document.html", title=title, sections=anchors))
     return page_file(title, main, {anchor: section.heading for anchor, section in anchors.items()})

@@ -1,6 +1,7 @@
 """The server's decisions, from the files that clients' answers lie in, without Flower and without a model."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tracewheel import ConfigError, DataError
 from tracewheel_federated.commands.forget import run as forget
 from tracewheel_federated.commands.quarantine import run as quarantine
 from tracewheel_federated.commands.release import run as release
+from tracewheel_federated.page import write_federation_page
 from tracewheel_federated.provenance import forgetting
 from tracewheel_federated.quarantine import held
 from tracewheel_federated.server_work import Server
@@ -179,6 +181,33 @@ def test_forgetting_names_the_rounds_and_trains_again_without_them(federation):
     assert held(out) == {"fir": "forgotten"}
     _, record = play(file, {**HONEST, "fir": HONEST["ash"]})
     assert record["clients"] == ["ash", "birch", "cedar"]
+
+
+def test_the_page_shows_rounds_gains_and_who_looked_odd(federation):
+    file, out = federation
+    file.write_text(file.read_text().replace("rounds: 3", "rounds: 1"))
+    folder, _ = play(file, {**HONEST, "viper": [[-10, 0], [0, 0]], "liar": [[np.nan, 0], [0, 0]]})
+    page = out / "federation.html"
+    assert "have not judged" in page.read_text()
+    counts = {"tasks": 40, "before": 10, "after": 22, "gained": 14, "lost": 2}
+    for work in ("validate", "judge"):
+        assert step_of(file)["work"] == work
+        for client in HONEST:
+            answer(folder.parent / f"001-{work}", client, None, counts=counts)
+        if work == "validate":
+            Server(FederationConfig.load(file)).close(folder.parent / "001-validate")
+    rounds = [json.loads(each.read_text()) for each in sorted(out.glob("rounds/*/round.json"))]
+    verdict = {"work": "judge", "verdict": verdict_of({name: Counts(**counts) for name in HONEST} | {"viper": None}, 0.02)}
+    write_federation_page(
+        {"federation": "woods", "rounds": rounds[:1], "verdicts": [*rounds[1:], verdict]}, out, {"viper": "<b>left out</b>"}
+    )
+    text = re.sub(r"<[^>]+>", " ", page.read_text())
+    assert "Promoted. sent no counts: viper." in text
+    # 14 gained and 2 lost of 40: 12 of 40 are 30 points; (14.5 - 2.5) / 42, plus and minus 1.96 roots of (17 - 144 / 42) / 42².
+    assert re.search(r"ash\s+25.0%\s+55.0%\s+\+30.0 \(\+11.4 to \+45.8\)\s+40\s+not worse", text)
+    assert re.search(r"viper\s+✗ \d+\.\d, -\d\.\d\d", text)
+    assert re.search(r"liar\s+1\s+.*not finite", text)
+    assert "&lt;b&gt;left out" in page.read_text()
 
 
 def test_a_verdict_names_those_harmed_and_those_who_cannot_tell():

@@ -1,4 +1,4 @@
-"""What a global adapter was made of: `lineage.json` of the federation's folder, and a run of MLflow."""
+"""What a global adapter was made of: `lineage.json` and the page of the federation's folder, and a run of MLflow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel import DataError, read_json, write_json
+from tracewheel_federated.page import write_federation_page
+from tracewheel_federated.quarantine import held
 from tracewheel_federated.settings import FederationConfig
 
 LINEAGE = "lineage.json"
 
 
 def write_lineage(settings: FederationConfig) -> dict[str, Any]:
-    """Gather the closed steps: rounds with their clients, digests, scores and verdicts."""
+    """Gather the closed steps: rounds with their clients, digests, scores and verdicts; write them, and the page of them."""
     out = Path(settings.out)
     steps = [read_json(file) for file in sorted(out.glob("rounds/*/round.json"))]
     rounds = [step for step in steps if step["work"] == "train"]
@@ -24,6 +26,7 @@ def write_lineage(settings: FederationConfig) -> dict[str, Any]:
         "verdicts": [step for step in steps if step["work"] != "train"],
     }
     write_json(out / LINEAGE, record)
+    write_federation_page(record, out, held(out))
     return record
 
 
