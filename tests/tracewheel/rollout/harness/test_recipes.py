@@ -48,6 +48,7 @@ SCRIPTS = {
     "gemini-cli": [*calls("run_shell_command", description="run"), END],
     "mini-swe-agent": [*calls("bash"), SUBMIT],
     "opencode": [*calls("bash", description="run"), END],
+    "openhands": [*calls("terminal", security_risk="LOW"), END],
     "qwen-code": [*calls("run_shell_command", is_background=False), END],
     "smolagents": code("x = 1\nprint(x)", "print(x + 1)", "final_answer('two')"),
 }
