@@ -35,7 +35,7 @@ class WheelStage(Protocol):
         ...
 
     def challenger(self, played: Played, policy: Policy) -> Played:
-        """How the challenger is played, which is trained from `policy`: the stage's work, by stages of its own (`stage_task`)."""
+        """How the challenger is played, trained from `policy`. The work is done by stages of its own (`stage_task`)."""
         ...
 
     def ended(self, run: Run, verdict: Mapping[str, Any]) -> None:

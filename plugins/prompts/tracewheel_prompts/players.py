@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tracewheel import (
     BaselineSections,
@@ -31,8 +31,7 @@ from tracewheel import (
 )
 from tracewheel_prompts.prompt import Prompt
 
-
-Profile = RetrainConfig | EvaluateSections
+Profile: TypeAlias = RetrainConfig | EvaluateSections
 P = TypeVar("P", RetrainConfig, EvaluateSections)
 
 

@@ -72,8 +72,7 @@ def prompt_of_run(config: RetrainConfig, run_id: str) -> Prompt | None:
                 return Prompt.model_validate(parse_json(known.template))
     except (MlflowException, OSError) as error:
         raise InfrastructureError(
-            f"tracking.uri {config.tracking.uri}: the prompt of run {run_id}, whose adapter is champion, is not known: {error}; "
-            "start MLflow"
+            f"tracking.uri {config.tracking.uri}: the prompt of the champion's run {run_id} is not known: {error}; start MLflow"
         ) from error
     return None
 

@@ -44,7 +44,7 @@ class PromptStage:
         run = played.run
         if run.config.rollout.mode != "sync":
             raise ConfigError(
-                f"prompt: with rollout.mode '{run.config.rollout.mode}' workers read the profile of the run, without the prompt; "
+                f"prompt: with rollout.mode '{run.config.rollout.mode}' workers read the run's profile, without the prompt; "
                 "set it to 'sync'"
             )
         found = optimise_prompt(run, policy=policy, curated=played.curated)
@@ -53,7 +53,9 @@ class PromptStage:
         lineage = {**run.record.lineage, "prompt": {"entry": found.path.name, "digest": found.digest, **told}}
         run.record.write("lineage.json", lineage)
         before, after = (found.result[name]["digest"] for name in ("before", "prompt"))
-        changed = f"prompt {before} is now {after}" if before != after else f"prompt {before} stays: none was better on validation"
+        changed = (
+            f"prompt {before} is now {after}" if before != after else f"prompt {before} stays: none was better on validation"
+        )
         run.reporter.say(f"{changed} ({told['tokens']:,} sampled tokens, {told['reflection']['asked']} replies)")
         return _told(played, _prompt(found.result["prompt"]))
 

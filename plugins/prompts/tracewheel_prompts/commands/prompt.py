@@ -85,8 +85,11 @@ def _produce(settings: PromptSettings, player: Player, curated: Path, path: Path
 
     config = player.config
     work = Optimising(settings, player, curated)
-    print(f"{work.budget}\nTraining, validation and held-out tasks are evaluated at the end, under both prompts, on top of that.",
-          file=sys.stderr, flush=True)
+    print(
+        f"{work.budget}\nTraining, validation and held-out tasks are evaluated at the end, under both prompts, on top of that.",
+        file=sys.stderr,
+        flush=True,
+    )
     with stage_shown("prompt", config.stage_seconds):
         prompt, report = work.run(path, out / "gepa.log")
         judged = judge(player, work.start, prompt, report["seen"], out)

@@ -37,7 +37,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     config = profile_of(options)
     if "prompt" not in config.wheel_sections:
-        raise ConfigError(f"{options.config}: has no section prompt; write prompt: {{reflection: {{endpoint: URL, model: NAME}}}}")
+        raise ConfigError(
+            f"{options.config}: has no section prompt; write prompt: {{reflection: {{endpoint: URL, model: NAME}}}}"
+        )
     config.require("policy.base", "environment.kind")
     sections, curated = PromptSections.of(config), curated_folder(options)
     prepare_environment(config.work_dir, debug=options.debug)
