@@ -95,6 +95,7 @@ def until(process, done):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_run_is_killed_twice_and_its_pair_becomes_champion(profile, server, reflecting, tmp_path):
     folder, log = tmp_path / "work", tmp_path / "log"
     reflecting.victim = begin(profile, folder, log)
