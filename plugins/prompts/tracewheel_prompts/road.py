@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tracewheel import ConfigError, InfrastructureError, Played, Policy, Run, open_environment, read_json
+from tracewheel import InfrastructureError, Played, Policy, Run, open_environment, read_json
 from tracewheel_prompts.players import prompted, start_of, within
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.registry import prompt_of_run, register
@@ -42,11 +42,6 @@ class PromptStage:
     def challenger(self, played: Played, policy: Policy) -> Played:
         """The policy under the best prompt that was found for it."""
         run = played.run
-        if run.config.rollout.mode != "sync":
-            raise ConfigError(
-                f"prompt: with rollout.mode '{run.config.rollout.mode}' workers read the run's profile, without the prompt; "
-                "set it to 'sync'"
-            )
         found = optimise_prompt(run, policy=policy, curated=played.curated)
         told = {name: found.result[name] for name in ("prompt", "before", "tokens", "iterations", "stopped", "reflection")}
         run.record.write(PROMPT_FILE, {**told, "policy": found.result["policy"]})
