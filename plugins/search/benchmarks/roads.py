@@ -92,11 +92,12 @@ class Roads:
         seed: Of the warm start and of all that is drawn.
         tokens: What a road may sample.
         settings: `a.b=value`, for all roads.
+        challenger: The same for the challenger of self-play.
         work: Where the seed has a folder.
     """
 
-    def __init__(self, seed: int, tokens: int, settings: list[str], work: Path) -> None:
-        self.seed, self.tokens, self._settings = seed, tokens, settings
+    def __init__(self, seed: int, tokens: int, settings: list[str], challenger: list[str], work: Path) -> None:
+        self.seed, self.tokens, self._settings, self._challenger = seed, tokens, settings, challenger
         self.config = self.profile(())
         self.work = work / f"seed-{seed}"
         self.curated = curated_logs(self.config, work / "curated")
@@ -198,7 +199,7 @@ class Roads:
 
     def self_play(self, folder: Path) -> Ended:
         """Challenger and solver; the tokens of both count."""
-        challenger = load_config(CHALLENGER, [f"seed={self.seed}"])
+        challenger = load_config(CHALLENGER, [f"seed={self.seed}", *self._challenger])
         config = self.profile(LEARNERS["GRPO"])
         proposer = taught_to_propose(challenger, config.environment.spec, _new(folder / "taught"))
         play, state, rounds, spent = SelfPlay(config, self.curated, folder, proposer, challenger), self.start, [], 0
@@ -246,17 +247,18 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--roads", nargs="+", choices=ROADS, default=list(ROADS))
     parser.add_argument("--tokens", type=int, default=60_000, help="that each road may sample")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="a.b=c", help="for all roads")
+    parser.add_argument("--challenger-set", action="append", default=[], metavar="a.b=c", help="for self-play's challenger")
     parser.add_argument("--work", type=Path, default=Path("runs/roads"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(words)
     path = options.out / "roads.json"
-    asked = {"tokens": options.tokens, "settings": options.settings}
+    asked = {"tokens": options.tokens, "settings": options.settings, "challenger": options.challenger_set}
     work = options.work / content_hash(asked, length=8)
     with known_cells(path, asked) as known:
         for seed in options.seeds:
             done: dict[str, Any] = known["cells"].setdefault(str(seed), {})
             missing = [road for road in (START, *options.roads) if road not in done]
-            roads = Roads(seed, options.tokens, options.settings, work) if missing else None
+            roads = Roads(seed, options.tokens, options.settings, options.challenger_set, work) if missing else None
             if roads and not (roads.work / "warm-start" / "held_out").is_dir():
                 missing = [START, *(road for road in missing if road != START)]  # the gate needs its evaluation
             for road in missing:
