@@ -40,6 +40,7 @@ from tracewheel import (
     UpdateSections,
     content_hash,
     decide_gate,
+    digest_of,
     evaluate_split,
     load_config,
     load_tasks,
@@ -117,7 +118,7 @@ class Roads:
         cell: dict[str, Any] = {"tokens": ended.tokens, "rounds": ended.rounds, "cpu_s": round(spent, 1), "tasks": results}
         if road != START:
             before, after = (self.work / "warm-start" / "held_out", folder / "held_out")
-            changed = ended.state != self.start or ended.prompt is not None
+            changed = weights_of(ended.state) != weights_of(self.start) or ended.prompt is not None
             gate = decide_gate(
                 self.config.gate, after, before, _new(folder / "gate"), baseline_name=START, trained=changed
             ).to_record()
@@ -224,6 +225,11 @@ ROADS: dict[str, Callable[[Roads, Path], Ended]] = {
 def tokens_in(folder: Path) -> int:
     """How many tokens the policy sampled for a folder of trajectories."""
     return sum(sum(each.action_mask) for each in read_records(folder / TRAJECTORIES, Trajectory))
+
+
+def weights_of(state: Path) -> str:
+    """Equal where nothing was learnt."""
+    return digest_of(state / "adapter" / "adapter_model.safetensors")
 
 
 def _new(folder: Path) -> Path:
