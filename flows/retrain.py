@@ -17,6 +17,7 @@ from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.setup import resolve_config
+from flows.wheel_stages import Played, as_challenger, as_champion, wheel_stages
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import Driver
 from tasks.engine.fleet import check_fleet
@@ -37,7 +38,7 @@ from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import gate_policy, power_before
 from tasks.stages.warm_start import WARM_STARTS, warm_start_policy
-from tracewheel.config import RetrainConfig, RolloutSections
+from tracewheel.config import RetrainConfig, RolloutSections, SamplerSections
 from tracewheel.core.errors import ConfigError, DataError, DoubtfulData
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import Entry
@@ -48,6 +49,7 @@ from tracewheel.evaluation.idle_reward import check_idle
 from tracewheel.operations.preflight import preflight
 from tracewheel.policy.limits import check_base
 from tracewheel.rollout.prompt_lengths import check_prompts
+from tracewheel.sampling.curriculum import make_sampler
 from tracewheel.sampling.validation import best_of
 from tracewheel.scoring.missing import ADVICE
 from tracewheel.traces.sources import fetch_new, named
@@ -149,6 +151,8 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
             note_promoted(run, outcome.candidate)
+            for stage in wheel_stages(run.config):
+                stage.ended(run, outcome.gate)
             summary = run.driver.call(write_report, run, outcome, version)
         if scheduled:
             keep_house_after(run)
@@ -197,9 +201,12 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     look_at_memory(run, curated)
     champion, sampler = starting_point(run, start, curated)
     accepts = audited(run, curated)
-    waiting = confirm(run, start, curated, beat=champion, false_accepts=accepts)
+    # A candidate is an adapter alone, and a stage of a wheel changes more: it waits for a run without.
+    waiting = None if run.config.wheel_sections else confirm(run, start, curated, beat=champion, false_accepts=accepts)
     proven = waiting is not None and waiting.promoted
     policies, chosen = without_rl(run, curated, waiting.policy if waiting else champion)
+    plain = ours = Played(run, curated)
+    played = {champion.name: as_champion(plain, start)} if champion else {}
     if waiting and proven:  # the night's work is done: what it trained would have to wait for the next gate
         baseline = waiting.against.name
         policies[baseline] = waiting.against
@@ -207,8 +214,15 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         Watch(run, curated, chosen).see(0, learned.evaluations)
     else:
         baseline = chosen.name if waiting or champion else best_on_validation(run, curated, policies)
-        learned = improve(run, curated, chosen, sampler)
+        theirs = played.get(chosen.name, plain)
+        ours = as_challenger(theirs, chosen)
+        if ours is not theirs:
+            look_at_prompts(*ours)
+        if ours is not plain:  # it makes variants of tasks in their environment
+            sampler = make_sampler(SamplerSections.of(ours.run.config), ours.curated.path, start["sampler"])
+        learned = improve(*ours, chosen, sampler)
     changed = learned.best.iteration > 0 and not same_weights(learned.best.policy, chosen)
+    played["rl"] = ours
     policies["rl"] = replace(learned.best.policy if changed else chosen, name="rl")
 
     every = run.config.comparison.policies == "all"
@@ -216,7 +230,8 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
     evaluations: dict[str, dict[str, Entry]] = {name: {} for name in compared}
     for split in (HELD_OUT, HARDER):
         for name, policy in compared.items():
-            evaluations[name][split] = evaluate_policy(run, policy=policy, curated=curated, split=split)
+            how = played.get(name, plain)
+            evaluations[name][split] = evaluate_policy(how.run, policy=policy, curated=how.curated, split=split)
     if waiting and proven:
         gate = waiting.gate
     else:
@@ -229,7 +244,7 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
             first=None if waiting else first_look(run, curated),
             updates=learned.updates.values(),
             false_accepts=accepts,
-            trained=changed,
+            trained=changed or ours is not played.get(baseline, plain),
         )
         after = waiting or policies[baseline]
         gate = name_candidate(
@@ -237,9 +252,10 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         )
     repeated, validation = None, learned.validation
     if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
-        repeated = evaluate_policy(run, policy=policies[baseline], curated=curated, split=HELD_OUT, repeat=1)
+        how = played.get(baseline, plain)
+        repeated = evaluate_policy(how.run, policy=policies[baseline], curated=how.curated, split=HELD_OUT, repeat=1)
     if run.config.comparison.harder_curve:
-        validation = with_harder_tier(run, curated, learned)
+        validation = with_harder_tier(*ours, learned)
     return Outcome(
         traces=traces,
         curated=curated,

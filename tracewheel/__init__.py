@@ -36,6 +36,18 @@ PUBLIC = {
         "prepare_environment",
         "resolve_config",
     ),
+    "flows.wheel_stages": (
+        "Played",
+        "WheelStage",
+    ),
+    "tasks.engine.run": (
+        "Policy",
+        "Run",
+    ),
+    "tasks.engine.stage": (
+        "Context",
+        "stage_task",
+    ),
     "tasks.records.audit": ("note_audit",),
     "tasks.tracking.log_run": ("log_run",),
     "tracewheel.chat.injection.rules": (
@@ -130,7 +142,10 @@ PUBLIC = {
     "tracewheel.core.paths": ("JsonPath",),
     "tracewheel.core.processes": ("end_with_parent",),
     "tracewheel.core.run_record": ("run_named",),
-    "tracewheel.core.store": ("produce_whole",),
+    "tracewheel.core.store": (
+        "Entry",
+        "produce_whole",
+    ),
     "tracewheel.core.strict_json": (
         "check_json",
         "fresh_copy",

@@ -106,12 +106,13 @@ def find_commands(first: str | None = None) -> list[Command]:
     """The commands by name: the core's, and those of installed wheels.
 
     Args:
-        first: The first word that was typed: where it is one of the core's, only its file is read.
+        first: The first word that was typed: where it is one of the core's, only its file is read, and of wheels what adds to
+            its group, whose entry points begin with `GROUP-`.
     """
-    if first and (own := own_commands(first.replace("-", "_"))):
-        return own
-    found = {command.name: command for command in own_commands()}
-    for point in entry_points(group=WHEELS):
+    own = own_commands(first.replace("-", "_")) if first else []
+    points = [point for point in entry_points(group=WHEELS) if not own or point.name.startswith(f"{first}-")]
+    found = {command.name: command for command in own or own_commands()}
+    for point in points:
         wheel = f"the wheel {point.dist.name}" if point.dist else "a wheel"
         try:
             command: Command = point.load()

@@ -151,6 +151,8 @@ class _Listing:
         rollout = "collect" if config.rollout.mode == "async" else "rollout"
         self._validate(self._start)
         state = self._made_by[self._start] or "curate"
+        for name in config.wheel_sections:
+            state = self._add(name, f"{name} {self._start}", after=("curate", state))
         for iteration in range(1, training.iterations + 1):
             of = f"{iteration} of {training.iterations}"
             trajectories = self._add(rollout, f"{rollout} {of}", episodes, after=("curate", state))
@@ -216,6 +218,8 @@ class Lookup:
         """The result of a call. Calls are asked for in their order."""
         if missing := next((label for label in (*planned.after, *planned.best_of) if label not in self._found), None):
             return Found(planned, None, f"'{missing}' is made first")
+        if planned.stage not in TASKS:
+            return Found(planned, None, "what a stage of a wheel has found is looked up when the run reaches it")
         names = list(self._named(planned))
         name = next((name for name in names if not self._why_not(name)), None)
         if name is None:

@@ -48,7 +48,8 @@ def champion_of(start: Mapping[str, Any]) -> str:
 def first_look(run: Run, curated: Entry | None) -> Look:
     """The kind of look that a run's gate has: one of a night that may name a candidate, or the only one."""
     enough = curated is not None and len(load_tasks(curated.path, RESERVE)) >= run.config.gate.min_pairs
-    return Look(kind=NIGHT) if enough and names_candidates(run.config.gate) else Look()
+    alone = not run.config.wheel_sections  # a candidate is an adapter alone
+    return Look(kind=NIGHT) if enough and alone and names_candidates(run.config.gate) else Look()
 
 
 def confirm(

@@ -20,7 +20,7 @@ from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.mapping import checked_mapping
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import naming_nothing
+from tracewheel.core.kind_table import how_to_get, naming_nothing
 from tracewheel.core.run_record import CONFIG_FILE
 
 T = TypeVar("T", bound=Strict)
@@ -178,6 +178,8 @@ def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
 def _describe(problem: Any, values: Any, model: type[Strict]) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
+        if how := how_to_get("section", where):
+            return f"section {where} is {how}"
         return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where, model)}"
     if problem["type"] in NO_SECTION and isinstance(problem["input"], str | int | float) and _has_kind(where, model):
         return f"{where} holds keys, not a value: did you mean {where}.kind={problem['input']}?"

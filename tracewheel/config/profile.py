@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from tracewheel.config.algorithms import RateTrialsConfig
 from tracewheel.config.base import Count, GivenKind, Positive, Share, Strict
@@ -21,6 +21,7 @@ from tracewheel.config.placement import (
     choose_dtype,
 )
 from tracewheel.config.rollout import EndpointConfig, RolloutConfig, SamplerConfig, TeacherConfig
+from tracewheel.config.wheel_sections import read_wheel_sections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS
@@ -195,12 +196,14 @@ StageName = Literal[
 
 
 class RetrainConfig(Strict):
-    """A whole profile.
+    """A whole profile, with sections of installed wheels beside those of the core (`wheel_sections`).
 
     A stage that takes longer than `stage_seconds` ends with an error, and the run can be resumed; null is no limit, because
     how long an update takes depends on the model. One number is for every stage; `{update: 3600, rollout: 1800}` is for those
     that it names.
     """
+
+    model_config = ConfigDict(extra="allow")  # of wheels alone, as `_read_wheel_sections` checks
 
     name: str
     seed: int = 0
@@ -237,6 +240,11 @@ class RetrainConfig(Strict):
         """The time limit of a stage; None without one."""
         limits: dict[Any, float] | float | None = self.stage_seconds
         return limits.get(stage) if isinstance(limits, dict) else limits
+
+    @property
+    def wheel_sections(self) -> tuple[str, ...]:
+        """Names of the sections that belong to wheels, sorted."""
+        return tuple(sorted(self.model_extra or {}))
 
     @property
     def largest_rank(self) -> int:
@@ -308,6 +316,11 @@ class RetrainConfig(Strict):
                 "tokens, not of the part that is drawn from, so every ratio would be wrong: set it to 1.0 "
                 "(evaluation.top_p may be any)"
             )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_wheel_sections(cls, values: Any) -> Any:
+        return read_wheel_sections(values, cls.model_fields.keys())
 
     @model_validator(mode="after")
     def _check_limits(self) -> RetrainConfig:

@@ -53,6 +53,11 @@ def naming_nothing() -> Iterator[None]:
         _silent.reset(token)
 
 
+def naming_kinds() -> bool:
+    """Whether what is read now names kinds for the user: not so in the profile of a stored run."""
+    return not _silent.get()
+
+
 def is_given(kind: str) -> bool:
     """Whether the user named this kind with these very arguments."""
     return _short(kind) in _given()
@@ -125,6 +130,7 @@ WHEELS: dict[str, dict[str, str]] = {
     "log format": {**dict.fromkeys(_LOG_FORMATS, LOGS), **dict.fromkeys(("osworld", "playwright_trace"), WEB)},
     "log file": {"eval": LOGS},
     "audit": {"graders": GRADERS},
+    "section": {"prompt": PROMPTS},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
     "world": {**dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS), "miniwob": WEB},
 }

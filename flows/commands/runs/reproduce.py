@@ -176,9 +176,9 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
     stage = first or other
     before: Mapping[str, Any] = run.lineage
     git = before.get("git") or {}
-    if stage is not None and code.kind == "here" and git.get("commit"):
-        from tasks.engine.stage_code import TASKS
+    from tasks.engine.stage_code import TASKS
 
+    if stage is not None and stage.stage in TASKS and code.kind == "here" and git.get("commit"):
         found = changed_code(git["commit"], *TASKS[stage.stage].code_of(run.config).modules)
         why += [f"code of {stage.label} since {git['commit'][:12]}: {line}" for line in found]
         if git.get("changed"):

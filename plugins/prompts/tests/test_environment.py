@@ -33,6 +33,7 @@ def test_the_digest_changes_with_every_part():
 
 def test_only_words_change():
     inner, world = make_environment("workspace"), make_environment(kind_of(PROMPT))
+    assert world.verifiers == inner.verifiers == ("workspace",)  # or curation refuses its tasks
     assert world.kind == "workspace" and world.system_prompt.startswith("Move every match.\n\nRequests that were handled well:")
     described = {tool["function"]["name"]: tool["function"] for tool in world.tools()}
     for tool in inner.tools():

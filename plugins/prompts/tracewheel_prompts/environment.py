@@ -54,7 +54,7 @@ class PromptedEnvironment:
     the environment within, and fingerprints do not hold the prompt, so that splits stay.
     """
 
-    verifiers = ()  # those of the environment within count
+    verifiers: tuple[str, ...] | None = ()  # those of the environment within count
     wraps = "environment"
     Args = PromptedArgs
 
@@ -64,6 +64,7 @@ class PromptedEnvironment:
         text = kind_text(args.environment.kind, args.environment.args | (args.model_extra or {}))
         self.within: Environment = self._open.enter_context(open_environment(text))
         self.kind = self.within.kind
+        self.verifiers = getattr(self.within, "verifiers", None)  # curation asks an environment, keys ask its class
         for name in OPTIONAL:
             if hasattr(self.within, name):
                 setattr(self, name, getattr(self.within, name))

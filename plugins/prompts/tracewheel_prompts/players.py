@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tracewheel import (
     BaselineSections,
@@ -22,7 +22,6 @@ from tracewheel import (
     digest_of,
     evaluate_endpoint,
     evaluate_split,
-    kind_text,
     load_tasks,
     read_records,
     read_scores,
@@ -31,6 +30,9 @@ from tracewheel import (
     score,
 )
 from tracewheel_prompts.prompt import Prompt
+
+Profile: TypeAlias = RetrainConfig | EvaluateSections
+P = TypeVar("P", RetrainConfig, EvaluateSections)
 
 
 class Episode(NamedTuple):
@@ -41,20 +43,21 @@ class Episode(NamedTuple):
     tokens: int
 
 
-def prompted(config: RetrainConfig, prompt: Prompt) -> RetrainConfig:
+def prompted(config: P, prompt: Prompt) -> P:
     """The profile with a prompt around its environment, or in place of the one that is there."""
-    spec = prompt.environment(*_within(config))
+    spec = prompt.environment(*within(config))
     section = type(config.environment).model_validate({**config.environment.model_dump(), **spec})
     return config.model_copy(update={"environment": section})
 
 
-def start_of(config: RetrainConfig) -> Prompt | None:
+def start_of(config: Profile) -> Prompt | None:
     """The prompt that the profile's environment has already; None where it has none."""
     section = config.environment
     return Prompt.model_validate(section.args.get("prompt", {})) if section.kind == "prompted" else None
 
 
-def _within(config: RetrainConfig) -> tuple[str, dict[str, Any]]:
+def within(config: Profile) -> tuple[str, dict[str, Any]]:
+    """Kind and arguments of the environment that a prompt is around, or would be."""
     section = config.environment
     if section.kind != "prompted":
         return section.kind, section.args
@@ -64,7 +67,7 @@ def _within(config: RetrainConfig) -> tuple[str, dict[str, Any]]:
 class Player(Protocol):
     """A policy that plays under prompts."""
 
-    config: RetrainConfig
+    config: Any  # `RetrainConfig`, or of a stage its sections
     identity: str
     most_tokens: int  # of an episode
 
@@ -78,21 +81,20 @@ class Player(Protocol):
 
 
 class _Player:
-    def __init__(self, config: RetrainConfig, curated: Path, samples: int, seed: int) -> None:
+    def __init__(self, config: Any, curated: Path, samples: int, seed: int) -> None:
         if config.rollout.harness is not None:
             raise ConfigError("rollout.harness: a program brings its own prompt; optimise without it")
         self.config, self.curated, self.samples, self.seed = config, curated, samples, seed
 
-    def _asked(self, prompt: Prompt, tasks: Sequence[Task]) -> tuple[RetrainConfig, list[Task]]:
+    def _asked(self, prompt: Prompt, tasks: Sequence[Task]) -> tuple[Any, list[Task]]:
         config = prompted(self.config, prompt)
-        text = kind_text(config.environment.kind, config.environment.args)
-        return config, [replace(task, environment=text) for task in tasks]
+        return config, [replace(task, environment=config.environment.spec) for task in tasks]
 
 
 class LocalPlayer(_Player):
     """The profile's engine with a policy. Every prompt meets the same random numbers."""
 
-    def __init__(self, config: RetrainConfig, policy: PolicyRef, curated: Path, samples: int, seed: int) -> None:
+    def __init__(self, config: Profile, policy: PolicyRef, curated: Path, samples: int, seed: int) -> None:
         super().__init__(config, curated, samples, seed)
         self.policy = policy
         self.identity = digest_of(Path(policy.adapter)) if policy.adapter else "base"
@@ -114,7 +116,7 @@ class LocalPlayer(_Player):
     def evaluate(self, prompt: Prompt, split: str, only: Sequence[str] | None, out: Path) -> dict[str, Any]:
         config = prompted(self.config, prompt)
         with tempfile.TemporaryDirectory(prefix="prompt-") as folder:
-            view = curated_under(self.curated, config, Path(folder))
+            view = curated_under(self.curated, config.environment.spec, Path(folder))
             return evaluate_split(EvaluateSections.of(config), self.policy, view, split, out, only=only)
 
 
@@ -145,10 +147,10 @@ class EndpointPlayer(_Player):
             return evaluate_endpoint(BaselineSections.of(config), asked, out, samples=samples, journal=journal)[0]
 
 
-def curated_under(curated: Path, config: RetrainConfig, folder: Path) -> Path:
-    """The tasks of a curated folder in the profile's environment: same ids, splits and components."""
+def curated_under(curated: Path, environment: str, folder: Path) -> Path:
+    """Write the tasks of a curated folder in an environment, a kind as text: same ids, splits and components."""
     table = read_table(curated / "tasks.parquet")
-    table["environment"] = kind_text(config.environment.kind, config.environment.args)
+    table["environment"] = environment
     table.to_parquet(folder / "tasks.parquet", index=False)
     return folder
 

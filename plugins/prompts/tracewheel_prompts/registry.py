@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import InfrastructureError
+from tracewheel import InfrastructureError, parse_json
+from tracewheel_prompts.prompt import Prompt
 
 if TYPE_CHECKING:
     from tracewheel import RetrainConfig
@@ -15,27 +16,32 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 
 
-def register(config: RetrainConfig, report: Mapping[str, Any]) -> str:
+def register(config: RetrainConfig, report: Mapping[str, Any], run_id: str = "") -> str:
     """Register a report's prompt; returns `NAME/VERSION`. A prompt that is the newest version already gets no other.
+
+    Args:
+        config: The profile.
+        report: With `prompt`, `before`, `policy`, `stopped` and `gate`.
+        run_id: The run whose challenger has it; "" of the command.
 
     Raises:
         InfrastructureError: MLflow does not answer.
     """
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    _patience()
     from mlflow.exceptions import MlflowException
 
     import mlflow
 
-    name = f"{config.tracking.model_name}-prompt"
+    name = _name(config)
     prompt = {key: value for key, value in report["prompt"].items() if key != "digest"}
     tags = {"digest": report["prompt"]["digest"], "before": report["before"]["digest"], "policy": report["policy"]}
     promoted = bool(report["gate"]) and report["gate"]["verdict"] == "promoted"
+    tags |= {"run_id": run_id} if run_id else {}
     tags["verdict"] = report["gate"]["verdict"] if report["gate"] else "not judged"
     try:
         mlflow.set_tracking_uri(config.tracking.uri)
         known = mlflow.genai.load_prompt(f"prompts:/{name}@latest", allow_missing=True)
-        if known is None or known.tags.get("digest") != tags["digest"]:
+        if known is None or any(known.tags.get(key) != tags.get(key) for key in ("digest", "run_id")):
             text = json.dumps(prompt, ensure_ascii=False, indent=2)
             known = mlflow.genai.register_prompt(name=name, template=text, commit_message=report["stopped"], tags=tags)
         if promoted:
@@ -43,3 +49,38 @@ def register(config: RetrainConfig, report: Mapping[str, Any]) -> str:
     except (MlflowException, OSError) as error:
         raise InfrastructureError(f"tracking.uri {config.tracking.uri}: the prompt is not registered: {error}") from error
     return f"{name}/{known.version}"
+
+
+def prompt_of_run(config: RetrainConfig, run_id: str) -> Prompt | None:
+    """The prompt that a run has registered; None where it registered none.
+
+    Raises:
+        InfrastructureError: MLflow does not answer.
+    """
+    _patience()
+    from mlflow.exceptions import MlflowException
+
+    import mlflow
+
+    name = _name(config)
+    try:
+        mlflow.set_tracking_uri(config.tracking.uri)
+        newest = mlflow.genai.load_prompt(f"prompts:/{name}@latest", allow_missing=True)
+        for version in range(newest.version if newest else 0, 0, -1):
+            known = mlflow.genai.load_prompt(name, version=version)
+            if known.tags.get("run_id") == run_id:
+                return Prompt.model_validate(parse_json(known.template))
+    except (MlflowException, OSError) as error:
+        raise InfrastructureError(
+            f"tracking.uri {config.tracking.uri}: the prompt of the champion's run {run_id} is not known: {error}; start MLflow"
+        ) from error
+    return None
+
+
+def _name(config: RetrainConfig) -> str:
+    return f"{config.tracking.model_name}-prompt"
+
+
+def _patience() -> None:
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")

@@ -13,11 +13,8 @@ from tracewheel import Command, DataError, Writes
 
 if TYPE_CHECKING:
     from tracewheel import Card, RetrainConfig
-    from tracewheel_prompts.optimise import Found
     from tracewheel_prompts.players import Player
     from tracewheel_prompts.settings import PromptSettings
-
-BUDGETS = {"tokens", "reflections", "iterations"}  # a run that was killed may go on with more
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,77 +78,29 @@ def _player(config: RetrainConfig, options: argparse.Namespace, curated: Path, s
 def _produce(settings: PromptSettings, player: Player, curated: Path, path: Path, out: Path) -> dict[str, Any]:
     import yaml
 
-    from tracewheel import content_hash, load_tasks, open_environment, stage_shown, write_json
-    from tracewheel_prompts.journal import Journal
+    from tracewheel import stage_shown, write_json
     from tracewheel_prompts.judging import judge, overfitting, page
-    from tracewheel_prompts.optimise import PromptAdapter, optimise
-    from tracewheel_prompts.players import prompted, start_of
-    from tracewheel_prompts.prompt import Prompt
-    from tracewheel_prompts.reflection import Reflector
+    from tracewheel_prompts.optimising import Optimising
+    from tracewheel_prompts.players import prompted
 
     config = player.config
-    train, validation = (load_tasks(curated, split) for split in ("train", "validation"))
-    train, validation = train[: settings.train_tasks], validation[: settings.validation_tasks]
-    if not train or not validation:
-        raise DataError(
-            f"--curated {curated}: has {len(train)} training and {len(validation)} validation tasks; both are needed"
-        )
-    with open_environment(train[0].environment) as environment:
-        start = start_of(config) or Prompt(system=environment.system_prompt)
-        tools = {tool["function"]["name"]: tool["function"]["description"] for tool in environment.tools()}
-    _say_budget(settings, player, len(train), len(validation))
-    asked = settings.model_dump(mode="json", exclude=BUDGETS | {"reflection"})
-    asked["reflection"] = settings.reflection.model_dump(mode="json", exclude=set(settings.reflection.HOW_ASKED))
-    ids = [task.id for task in (*train, *validation)]
-    sections = config.model_dump(mode="json", include={"environment", "rollout", "evaluation", "rubric", "policy", "seed"})
-    identity = content_hash([asked, sections, player.identity, start.digest, ids])
-    with Journal(path, identity) as journal, Reflector(settings, journal) as reflector:
-        adapter = PromptAdapter(settings, player, start, tools, train, validation, curated, journal, reflector)
-        with stage_shown("prompt", config.stage_seconds):
-            found = optimise(adapter, train, validation, out / "gepa.log")
-            kinds = {"train": train, "validation": validation}
-            seen = {split: sorted({task.id for task in tasks} & set(found.seen)) for split, tasks in kinds.items()}
-            judged = judge(player, start, found.prompt, seen, out)
-        report = {**_about(found, start, player, reflector, settings), **judged, "seen": seen}
-    report["overfitting"] = overfitting(judged["splits"], judged["gate"]) if judged["gate"] else ""
-    write_json(out / "report.json", report)
-    write_json(out / "prompt.json", {**found.prompt.model_dump(mode="json"), "digest": found.prompt.digest})
-    (out / "prompt.md").write_text(page(report), encoding="utf-8")
-    values = prompted(config, found.prompt).model_dump(mode="json", exclude_unset=True)
-    (out / "profile.yaml").write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False), encoding="utf-8")
-    return report
-
-
-def _about(found: Found, start: Any, player: Player, reflector: Any, settings: PromptSettings) -> dict[str, Any]:
-    return {
-        "prompt": {**found.prompt.model_dump(mode="json"), "digest": found.prompt.digest},
-        "before": {**start.model_dump(mode="json"), "digest": start.digest},
-        "policy": player.identity,
-        "tokens": found.tokens,
-        "iterations": found.iterations,
-        "stopped": found.stopped,
-        "candidates": found.candidates,
-        "reflection": {
-            "model": settings.reflection.model,
-            "asked": reflector.asked,
-            "unusable": reflector.unusable,
-            "cost": reflector.cost,
-        },
-    }
-
-
-def _say_budget(settings: PromptSettings, player: Player, train: int, validation: int) -> None:
-    money = settings.reflection.budget
+    work = Optimising(settings, player, curated)
     print(
-        f"Optimising {', '.join(settings.parts)} on {train} training tasks; {validation} validation tasks choose.\n"
-        f"At most {settings.tokens:,} sampled tokens (up to {player.most_tokens:,} an episode), "
-        f"{settings.reflections} replies of {settings.reflection.model}"
-        + (f" for at most {money:g}" if money else "")
-        + f", {settings.iterations} proposals.\n"
-        "Training, validation and held-out tasks are evaluated at the end, under both prompts, on top of that.",
+        f"{work.budget}\nTraining, validation and held-out tasks are evaluated at the end, under both prompts, on top of that.",
         file=sys.stderr,
         flush=True,
     )
+    with stage_shown("prompt", config.stage_seconds):
+        prompt, report = work.run(path, out / "gepa.log")
+        judged = judge(player, work.start, prompt, report["seen"], out)
+    report = {**report, **judged}
+    report["overfitting"] = overfitting(judged["splits"], judged["gate"]) if judged["gate"] else ""
+    write_json(out / "report.json", report)
+    write_json(out / "prompt.json", report["prompt"])
+    (out / "prompt.md").write_text(page(report), encoding="utf-8")
+    values = prompted(config, prompt).model_dump(mode="json", exclude_unset=True)
+    (out / "profile.yaml").write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    return report
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

@@ -1,0 +1,283 @@
+"""Every road to a better agent on the tiny workspace, at equal sampled tokens, each judged by the gate against the warm start.
+
+    python plugins/search/benchmarks/roads.py --seeds 0 1 2
+
+All roads of a seed start from its verified warm start, play training tasks (prompts also choose on validation tasks), and end
+after the round in which they have sampled `--tokens`. All counts: proposed tasks, prompts that were tried, their validation.
+The last policy counts, without a choice on validation. Rates, groups and tasks a round are the demo's; no road has its own, but
+for GRPO's KL and DPO's minibatches. The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
+
+Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+sys.path.extend([str(Path(__file__).parents[3]), str(Path(__file__).parents[3] / "benchmarks")])
+from measuring import cpu_seconds
+from roads_table import page
+from stage_loop import curated_logs, stage_loop, warm_started
+
+from plugins.prompts.benchmarks.edits import ChatEndpoint, edit
+from tracewheel import (
+    EvaluateSections,
+    RetrainConfig,
+    RolloutSections,
+    SamplerSections,
+    Trajectory,
+    UpdateFiles,
+    UpdateSections,
+    content_hash,
+    decide_gate,
+    digest_of,
+    evaluate_split,
+    load_config,
+    load_tasks,
+    make_sampler,
+    policy_of,
+    read_records,
+    update,
+)
+from tracewheel_prompts.optimising import Optimising
+from tracewheel_prompts.players import LocalPlayer, curated_under, prompted
+from tracewheel_prompts.prompt import Prompt
+from tracewheel_prompts.settings import PromptSettings
+from tracewheel_search.continuing import Player
+from tracewheel_search.pairs import SCORES, TRAJECTORIES, PairSettings, write_pairs
+from tracewheel_search.searching import Search, SearchSettings
+from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
+
+ROOT = Path(__file__).parents[3]
+RESULTS = Path(__file__).parent / "results"
+PROFILE, CHALLENGER = str(ROOT / "configs/tiny.yaml"), str(ROOT / "plugins/selfplay/configs/challenger.yaml")
+START, ROUNDS, MOST_ROUNDS = "warm start", 3, 64
+# Every road plays the tasks as they are, since a search plays them again. One gate: each verdict is a comparison of its own.
+COMMON = [
+    "threads=1", "rollout.exploration.environment_args={}", "training.tasks_per_iteration=16", "gate.gates_per_year=1",
+    f"training.iterations={MOST_ROUNDS}",
+]  # fmt: skip
+REPLAY = "gradient_checkpointing: false, replay_path: data/base/replay.parquet"
+LEARNERS = {
+    "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
+    "GRPO": ["learner.kind=grpo"],
+    "trees, DPO": [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"],
+}
+
+
+@dataclass
+class Ended:
+    """Where a road has ended: the state, the prompt it is played under (None: the environment's), and its figures."""
+
+    state: Path
+    tokens: int
+    rounds: int
+    prompt: Prompt | None = None
+    figures: dict[str, Any] | None = None
+
+
+class Roads:
+    """The roads of one seed.
+
+    Args:
+        seed: Of the warm start and of all that is drawn.
+        tokens: What a road may sample.
+        settings: `a.b=value`, for all roads.
+        challenger: The same for the challenger of self-play.
+        work: Where the seed has a folder.
+    """
+
+    def __init__(self, seed: int, tokens: int, settings: list[str], challenger: list[str], work: Path) -> None:
+        self.seed, self.tokens, self._settings, self._challenger = seed, tokens, settings, challenger
+        self.config = self.profile(())
+        self.work = work / f"seed-{seed}"
+        self.curated = curated_logs(self.config, work / "curated")
+        self.start = warm_started(self.config, self.curated, self.work / "warm")
+
+    def profile(self, learner: list[str] | tuple[()]) -> RetrainConfig:
+        """The demo's profile with a learner."""
+        return load_config(PROFILE, [*COMMON, *learner, f"seed={self.seed}", *self._settings])
+
+    def cell(self, road: str) -> dict[str, Any]:
+        """Go a road, evaluate where it ends, and let the gate judge: a cell of the table."""
+        began = cpu_seconds()
+        folder = _new(self.work / road.replace(",", "").replace(" ", "-"))
+        ended = ROADS[road](self, folder) if road != START else Ended(self.start, 0, 0)
+        spent = cpu_seconds() - began
+        results = self.evaluated(ended, folder / "held_out")
+        cell: dict[str, Any] = {"tokens": ended.tokens, "rounds": ended.rounds, "cpu_s": round(spent, 1), "tasks": results}
+        if road != START:
+            before, after = (self.work / "warm-start" / "held_out", folder / "held_out")
+            changed = weights_of(ended.state) != weights_of(self.start) or ended.prompt is not None
+            gate = decide_gate(
+                self.config.gate, after, before, _new(folder / "gate"), baseline_name=START, trained=changed
+            ).to_record()
+            cell["gate"] = {name: gate.get(name) for name in ("verdict", "reasons", "difference", "interval", "p_value")}
+        return cell | ({"figures": ended.figures} if ended.figures else {})
+
+    def evaluated(self, ended: Ended, out: Path) -> dict[str, list[Any]]:
+        """Outcomes on the held-out tasks."""
+        policy = policy_of(ended.state, self.config.policy.base)
+        _new(out)
+        if ended.prompt is None:
+            evaluate_split(EvaluateSections.of(self.config), policy, self.curated, "held_out", out)
+        else:
+            LocalPlayer(self.config, policy, self.curated, 1, self.seed).evaluate(ended.prompt, "held_out", None, out)
+        rows = pd.read_parquet(out / "results.parquet")
+        return {name: rows[name].tolist() for name in ("task_id", "greedy", "sampled_successes", "sampled_attempts")}
+
+    def loop(self, learner: str, folder: Path, prompt: Prompt | None = None, spent: int = 0) -> Ended:
+        """Rounds of rollouts and updates."""
+        config, curated = self.profile(LEARNERS[learner]), self.curated
+        if prompt is not None:
+            config = prompted(config, prompt)
+            curated = shutil.copytree(self.curated, _new(folder / "curated"), dirs_exist_ok=True)
+            curated_under(self.curated, config.environment.spec, curated)
+
+        def sampled(rounds: int) -> int:
+            return spent + sum(tokens_in(folder / f"{number:03d}") for number in range(1, rounds + 1))
+
+        adapter, figures = stage_loop(
+            config, curated, self.start, folder, enough=lambda so_far: sampled(len(so_far)) >= self.tokens
+        )
+        return Ended(adapter.parent, sampled(len(figures)), len(figures), prompt)
+
+    def prompt(self, parts: tuple[str, ...], folder: Path, tokens: int) -> Ended:
+        """GEPA with the table of edits."""
+        player = LocalPlayer(self.config, policy_of(self.start, self.config.policy.base), self.curated, 1, self.seed)
+        fits = tokens // (4 * player.most_tokens)  # a quarter for the start on validation, at its longest
+        with ChatEndpoint(edit) as table:
+            settings = PromptSettings.model_validate(
+                {
+                    "reflection": {"endpoint": table.url, "model": "table-of-edits"}, "parts": parts, "tokens": tokens,
+                    "reflections": 200, "iterations": 200, "seed": self.seed,
+                    "validation_tasks": max(1, min(48, fits)), "minibatch": max(1, min(8, fits)),
+                }
+            )  # fmt: skip
+            work = Optimising(settings, player, self.curated)
+            prompt, report = work.run(folder / "journal.jsonl", folder / "gepa.log")
+        figures = {"prompt": report["prompt"], "accepted": len(report["candidates"]) - 1, "stopped": report["stopped"]}
+        return Ended(self.start, report["tokens"], report["iterations"], None if prompt == work.start else prompt, figures)
+
+    def prompt_then_grpo(self, folder: Path) -> Ended:
+        """Half of the tokens for the prompt, the rest under it."""
+        first = self.prompt(("system", "tools"), folder, self.tokens // 2)
+        ended = self.loop("GRPO", folder, first.prompt, first.tokens)
+        return Ended(ended.state, ended.tokens, ended.rounds, first.prompt, first.figures)
+
+    def trees(self, folder: Path) -> Ended:
+        """Pairs of turns from tree search, and DPO on them, in a few rounds."""
+        config = self.profile(LEARNERS["trees, DPO"])
+        sampler, known = make_sampler(SamplerSections.of(config), self.curated), load_tasks(self.curated, "train")
+        state, spent, figures = self.start, 0, []
+        for number in range(1, ROUNDS + 1):
+            chosen = set(sampler.select(config.training.tasks_per_iteration, number))
+            tasks = [task for task in known if task.id in chosen]
+            out, after = _new(folder / f"{number:03d}"), _new(folder / f"{number:03d}-state")
+            player = Player(RolloutSections.of(config), policy_of(state, config.policy.base), len(tasks))
+            budget = max(1, (self.tokens - spent) // (ROUNDS + 1 - number))
+            search = Search(config, player, tasks, SearchSettings(budget=budget, seed=self.seed * ROUNDS + number), out)
+            spent += search.run()["sampled_tokens"]
+            made = write_pairs(out / "pairs", search.trees, search.trajectories, PairSettings())
+            figures.append(made)
+            if made["pairs"]:
+                files = UpdateFiles(
+                    [out / "pairs" / TRAJECTORIES], [out / "pairs" / SCORES], state, self.start / "adapter", after
+                )
+                update(UpdateSections.of(config), files, iteration=number)
+                state = after
+        return Ended(state, spent, ROUNDS, figures={"pairs": [each["pairs"] for each in figures]})
+
+    def self_play(self, folder: Path) -> Ended:
+        """Challenger and solver; the tokens of both count."""
+        challenger = load_config(CHALLENGER, [f"seed={self.seed}", *self._challenger])
+        config = self.profile(LEARNERS["GRPO"])
+        proposer = taught_to_propose(challenger, config.environment.spec, _new(folder / "taught"))
+        play, state, rounds, spent = SelfPlay(config, self.curated, folder, proposer, challenger), self.start, [], 0
+        while spent < self.tokens and len(rounds) < MOST_ROUNDS:
+            state, figures = play.round(state, self.start, len(rounds) + 1)
+            rounds.append({name: figures[name] for name in ("different", "refused", "success", "solver_tokens")})
+            spent += figures["solver_tokens"] + figures["challenger_tokens"]
+        return Ended(state, spent, len(rounds), figures={"rounds": rounds})
+
+
+ROADS: dict[str, Callable[[Roads, Path], Ended]] = {
+    "few-shot": lambda roads, folder: roads.prompt(("demonstrations",), folder, roads.tokens),
+    "prompt": lambda roads, folder: roads.prompt(("system", "tools"), folder, roads.tokens),
+    "rejection sampling": lambda roads, folder: roads.loop("rejection sampling", folder),
+    "GRPO": lambda roads, folder: roads.loop("GRPO", folder),
+    "trees, DPO": Roads.trees,
+    "self-play": Roads.self_play,
+    "prompt, then GRPO": Roads.prompt_then_grpo,
+}
+
+
+def tokens_in(folder: Path) -> int:
+    """How many tokens the policy sampled for a folder of trajectories."""
+    return sum(sum(each.action_mask) for each in read_records(folder / TRAJECTORIES, Trajectory))
+
+
+def weights_of(state: Path) -> str:
+    """Equal where nothing was learnt."""
+    return digest_of(state / "adapter" / "adapter_model.safetensors")
+
+
+def _new(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def known_cells(path: Path, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The file of cells, to add to; one that was played with other settings is refused."""
+    known = json.loads(path.read_text()) if path.is_file() else {"asked": asked, "cells": {}}
+    if known["asked"] != asked:
+        raise SystemExit(f"{path}: was played with {known['asked']}, and now {asked} is asked for: name another --out")
+    yield known
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--roads", nargs="+", choices=ROADS, default=list(ROADS))
+    parser.add_argument("--tokens", type=int, default=60_000, help="that each road may sample")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="a.b=c", help="for all roads")
+    parser.add_argument("--challenger-set", action="append", default=[], metavar="a.b=c", help="for self-play's challenger")
+    parser.add_argument("--work", type=Path, default=Path("runs/roads"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(words)
+    path = options.out / "roads.json"
+    asked = {"tokens": options.tokens, "settings": options.settings, "challenger": options.challenger_set}
+    work = options.work / content_hash(asked, length=8)
+    with known_cells(path, asked) as known:
+        for seed in options.seeds:
+            done: dict[str, Any] = known["cells"].setdefault(str(seed), {})
+            missing = [road for road in (START, *options.roads) if road not in done]
+            roads = Roads(seed, options.tokens, options.settings, options.challenger_set, work) if missing else None
+            if roads and not (roads.work / "warm-start" / "held_out").is_dir():
+                missing = [START, *(road for road in missing if road != START)]  # the gate needs its evaluation
+            for road in missing:
+                assert roads is not None
+                done[road] = roads.cell(road)
+                options.out.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(known) + "\n")
+                verdict = done[road].get("gate", {}).get("verdict", "")
+                print(f"seed {seed}, {road}: {done[road]['tokens']:,} tokens {verdict}", file=sys.stderr, flush=True)
+    text = page(known, START)
+    path.with_suffix(".md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
