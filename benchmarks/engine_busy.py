@@ -2,9 +2,9 @@
 
     python benchmarks/engine_busy.py [--seconds 0.2 2] [--threads 1 0] [--episodes 64 256]
 
-A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. With as many episodes as slots every rollout ends in a
-tail whose slots are empty; with four times as many that tail is a small part. 0 threads is the default: as many as slots, for the
-environment says nothing of its calls.
+A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. With as many episodes as slots, slots are empty towards
+the end; with four times as many that is a small part. 0 threads is the default, as many as slots: the environment says nothing
+of its calls.
 """
 
 from __future__ import annotations
