@@ -14,16 +14,14 @@ _READERS = "tracewheel.traces.readers"
 LOG_FORMATS = KindTable(
     "tracewheel.log_formats",
     {
-        "anthropic": f"{_READERS}.anthropic:READERS",
         "openai": f"{_READERS}.openai:READERS",
         "openai_responses": f"{_READERS}.openai_responses:READERS",
-        "otel": f"{_READERS}.otel:READERS",
         REQUESTS: f"{_READERS}.requests:READERS",
         "tracewheel": f"{_READERS}.tracewheel:READERS",
     },
 )
 # The conventions that the spans of a trace may follow, tried by name: the most general, `otel`, comes last.
-SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {"otel": f"{_READERS}.otel:CONVENTIONS"})
+SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {})
 # Providers whose requests have bodies of their own shape, besides those that `requests` reads itself.
 REQUEST_BODIES = KindTable("tracewheel.request_bodies", {})
 PROVIDERS = ("anthropic", "openai", "openai_responses")

@@ -58,6 +58,10 @@ def test_each_record_has_the_most_specific_signs_for_its_own_reader_only(name):
 
 
 KNOWN = {
+    "anthropic": {"id": "x", "session": "conv", "user": "u1", "model": "m", "outcome": 1.0},
+    "otel": {
+        "id": "t1", "session": "conv", "user": "u1", "model": "m-1", "created": "2026-09-21T14:13:20.000000Z", "outcome": None
+    },
     "tau_bench": {"user": "u1", "outcome": 1.0, "task": "4"},
     "langfuse": {
         "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00Z", "model": "m", "outcome": 1.0
@@ -81,7 +85,20 @@ def test_fields_other_than_the_conversation_are_kept(name):
     assert {key: getattr(trace, key) for key in KNOWN[name]} == KNOWN[name]
 
 
-GIVEN_TOOLS = {"langfuse", "mlflow", "atif", "sharegpt", "openinference", "gemini", "bedrock", "inspect", "langsmith", "weave"}
+GIVEN_TOOLS = {
+    "anthropic",
+    "otel",
+    "langfuse",
+    "mlflow",
+    "atif",
+    "sharegpt",
+    "openinference",
+    "gemini",
+    "bedrock",
+    "inspect",
+    "langsmith",
+    "weave",
+}
 GIVEN_TOOLS |= {"toolbench", "xlam", "hermes", "kimi", "braintrust", "bfcl"}
 
 

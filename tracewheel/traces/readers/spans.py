@@ -329,7 +329,7 @@ def span_reader(conventions: SpanConventions | None = None) -> Reader:
         known = (conventions,) if conventions else tuple(SPAN_CONVENTIONS.values())
         chosen = conventions or next((one for one in known if any(map(one.recognises, spans))), None)
         if chosen is None:
-            raise InvalidRecord("no messages", "no span of the trace is of a model call")
+            raise InvalidRecord("no messages", f"no span of the trace is of a model call{hint()}")
         return _read_spans(spans, chosen, place)
 
     return Reader(conventions.name if conventions else "spans", is_exported, read, "trace id")
