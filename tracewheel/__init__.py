@@ -38,6 +38,7 @@ PUBLIC = {
     ),
     "tasks.records.audit": ("note_audit",),
     "tasks.tracking.log_run": ("log_run",),
+    "tasks.tracking.registry": ("fetch_registered",),
     "tracewheel.chat.injection.rules": (
         "CHAT_TOKENS",
         "INVISIBLE",
@@ -55,6 +56,7 @@ PUBLIC = {
         "CurateSections",
         "EndpointConfig",
         "EvaluateSections",
+        "PolicyConfig",
         "RetrainConfig",
         "RolloutSections",
         "SamplerSections",
@@ -223,14 +225,23 @@ PUBLIC = {
     "tracewheel.learner.update": ("update",),
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
+    "tracewheel.policy.adapter_check": ("check_adapter_files",),
     "tracewheel.policy.adapters": (
         "PolicyRef",
         "base_folder",
+        "base_hash",
+        "digests_of",
         "policy_of",
+        "weights_folder",
+        "write_full_model",
     ),
     "tracewheel.policy.loading": (
         "load_base",
         "load_for_generation",
+    ),
+    "tracewheel.policy.probe": (
+        "probe_logprobs",
+        "write_probe",
     ),
     "tracewheel.policy.saving": ("save_adapter",),
     "tracewheel.rollout.episode": ("EpisodeSpec",),
@@ -273,6 +284,7 @@ PUBLIC = {
     ),
     "tracewheel.teacher.baseline": ("evaluate_endpoint",),
     "tracewheel.traces.discovery": ("is_log_name",),
+    "tracewheel.traces.forgotten": ("list_with_adapter",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.json_cutter": ("Piece",),
     "tracewheel.traces.quarantine": (

@@ -106,12 +106,16 @@ def find_commands(first: str | None = None) -> list[Command]:
     """The commands by name: the core's, and those of installed wheels.
 
     Args:
-        first: The first word that was typed: where it is one of the core's, only its file is read.
+        first: The first word that was typed: where it is one of the core's, only its files are read, and what wheels add to a
+            group of this name (`GROUP-…`).
     """
-    if first and (own := own_commands(first.replace("-", "_"))):
+    own = own_commands(first.replace("-", "_")) if first else []
+    if own and own[0].name == first:
         return own
-    found = {command.name: command for command in own_commands()}
+    found = {command.name: command for command in own or own_commands()}
     for point in entry_points(group=WHEELS):
+        if own and not point.name.startswith(f"{first}-"):
+            continue
         wheel = f"the wheel {point.dist.name}" if point.dist else "a wheel"
         try:
             command: Command = point.load()
