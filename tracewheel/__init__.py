@@ -126,6 +126,7 @@ PUBLIC = {
         "parse_kind",
     ),
     "tracewheel.core.locks": ("hold_beside",),
+    "tracewheel.core.log_formats": ("REQUEST_BODIES",),
     "tracewheel.core.machine": ("said_version",),
     "tracewheel.core.out_folder": ("Writes",),
     "tracewheel.core.paths": ("JsonPath",),
@@ -325,7 +326,6 @@ PUBLIC = {
     ),
     "tracewheel.traces.readers.mapping": ("MappingReader",),
     "tracewheel.traces.readers.openai": ("openai_messages",),
-    "tracewheel.traces.readers.openai_responses": ("read_response_items",),
     "tracewheel.traces.readers.plugins": ("TraceReader",),
     "tracewheel.traces.readers.reader": (
         "LoggedRequest",

@@ -15,8 +15,6 @@ LOG_FORMATS = KindTable(
     "tracewheel.log_formats",
     {
         "openai": f"{_READERS}.openai:READERS",
-        "openai_responses": f"{_READERS}.openai_responses:READERS",
-        REQUESTS: f"{_READERS}.requests:READERS",
         "tracewheel": f"{_READERS}.tracewheel:READERS",
     },
 )
@@ -63,7 +61,8 @@ def formats_read(format: str) -> tuple[str, ...]:
     """The formats whose readers take part, in the order of `TRIED`; a provider's bodies are read in logs of requests, too."""
     if format == AUTO:
         return tuple(sorted(LOG_FORMATS, key=lambda name: (TRIED.index(name) if name in TRIED else len(TRIED), name)))
-    return (format, REQUESTS) if format in PROVIDERS or format in REQUEST_BODIES else (format,)
+    with_requests = REQUESTS in LOG_FORMATS and (format in PROVIDERS or format in REQUEST_BODIES)
+    return (format, REQUESTS) if with_requests else (format,)
 
 
 def reading_places(format: str) -> tuple[str, ...]:
