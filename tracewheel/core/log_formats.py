@@ -6,6 +6,8 @@ its own by entry points of these tables' groups (`plugins/logs`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from tracewheel.core.kind_table import LOGS, WHEELS, KindTable, how_to_get
 
 AUTO = "auto"
@@ -36,6 +38,11 @@ TRIED = (
     "antigravity", "braintrust", "chatgpt", "codex_exec", "copilot_cli", "droid", "droid_stream", "grok", "hermes", "kimi",
     "opencode", "opencode_run", "strands", "cursor", "pi", "goose", "chat_lines",
 )  # fmt: skip
+
+
+def request_bodies() -> tuple[Any, ...]:
+    """The `RequestBodies` of installed wheels, by name."""
+    return tuple(REQUEST_BODIES.values())
 
 
 def format_names() -> tuple[str, ...]:

@@ -19,12 +19,12 @@ from tracewheel import (
     as_text,
     as_tools,
     first_text,
-    nested_attributes,
     parsed_json,
     read_parts,
     read_span,
     span_reader,
 )
+from tracewheel_logs.flattened import nested_attributes
 
 FORMAT = "otel"
 EVENT_ROLES = {

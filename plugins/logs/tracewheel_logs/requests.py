@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    REQUEST_BODIES,
     Dialogue,
     InvalidRecord,
     LoggedRequest,
@@ -33,6 +32,7 @@ from tracewheel import (
     object_field,
     parsed_json,
     read_parts,
+    request_bodies,
     reward_field,
     text_field,
     tie_calls,
@@ -75,7 +75,7 @@ def recognises(value: Any) -> bool:
 
 @functools.cache
 def _families() -> tuple[RequestBodies, ...]:
-    return tuple(REQUEST_BODIES.values())
+    return request_bodies()
 
 
 def _is_entry(value: Any) -> bool:
