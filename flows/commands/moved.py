@@ -34,6 +34,8 @@ WHEELS = {
     "judge-replies": "graders",
     "collect": "sources",
     "credit-turns": "search",
+    "data diff": "lab",
+    "export": "lab",
     "export-gguf": "lab",
     "export-openlineage": "lab",
     "export-traces": "lab",
@@ -60,9 +62,10 @@ def moved(words: Sequence[str]) -> str:
         return "tracewheel export --format gguf is now --format merged, and then tracewheel export-gguf (wheel tracewheel-lab)"
     if first == "ingest" and "--mlflow-uri" in words:
         return "tracewheel ingest --mlflow-uri URI --experiment NAME is a source now: tracewheel ingest mlflow:URI/NAME"
-    if first in WHEELS:
+    name = next((name for name in (" ".join(words[:2]), first) if name in WHEELS), None)
+    if name:
         from flows.commands.command import find_commands
 
-        if not any(command.name.split()[0] == first for command in find_commands(first)):
-            return f"tracewheel {first} is in the wheel tracewheel-{WHEELS[first]}, which is not installed: make setup-plugins"
+        if not any(f"{command.name} ".startswith(f"{name} ") for command in find_commands(first)):
+            return f"tracewheel {name} is in the wheel tracewheel-{WHEELS[name]}, which is not installed: make setup-plugins"
     return ""

@@ -61,11 +61,6 @@ RESULTS = {
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
-    "export": {
-        "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown",
-        "run_id": "abc", "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "base_hash": "1" * 16,
-        "files": {"model.safetensors": "2" * 64},
-    },
     "data make-tasks": {
         "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},
     },

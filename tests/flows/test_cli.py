@@ -36,6 +36,7 @@ def run(options):
 
 
 COMMAND = Command("count", "count", options, run)
+OF_A_GROUP = Command("runs count", "count", options, run)
 """
 HEAVY = ("torch", "transformers", "pandas", "prefect", "mlflow", "pydantic", "trl", "peft")
 
@@ -68,19 +69,22 @@ def test_a_command_of_a_wheel_is_found_by_its_entry_point(tmp_path, monkeypatch,
     info = tmp_path / "own_wheel-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-wheel\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[tracewheel.commands]\ncount = own_wheel:COMMAND\n")
+    (info / "entry_points.txt").write_text(
+        "[tracewheel.commands]\ncount = own_wheel:COMMAND\nruns-count = own_wheel:OF_A_GROUP\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["count", "3", "--json"]) == 0
     said = capfd.readouterr()
     assert json.loads(said.out) == {"counted": 3} and said.err.count("says this") == 2
     assert main(["count", "3"]) == 0
     assert "counted  3" in capfd.readouterr().out
+    assert main(["runs", "count", "4", "--json"]) == 0 and json.loads(capfd.readouterr().out) == {"counted": 4}
 
 
 def test_a_command_of_a_missing_wheel_says_which(run, monkeypatch):
     monkeypatch.setattr("flows.commands.command.entry_points", lambda group: [])
     for name in WHEELS.keys() - {command.name for command in find_commands()}:
-        code, _, err = run(name)
+        code, _, err = run(*name.split())
         assert code == 2 and f"is in the wheel tracewheel-{WHEELS[name]}, which is not installed" in err
 
 

@@ -89,7 +89,7 @@ def profile_of(folder):
         ("tracewheel.dashboard.app", set()),
         ("tracewheel_graders.judges.judge", set()),
         ("tracewheel.engines.vllm_core", set()),
-        ("tracewheel.traces.readers.anthropic", {"ingest"}),
+        ("tracewheel.traces.readers.openai", {"ingest"}),
         ("tracewheel.learner.losses.clip", {"update"}),
         ("tracewheel.scoring.verifiers.workspace", {"curate", "warm_start", "rollout", "score", "evaluate"}),
     ],

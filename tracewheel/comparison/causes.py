@@ -10,7 +10,7 @@ from typing import Any
 
 from tracewheel.comparison.differences import setting_differences
 from tracewheel.core.code_state import is_commit
-from tracewheel.core.fingerprint import PACKAGE, code_files
+from tracewheel.core.fingerprint import PACKAGE, code_files, drop_docstring
 
 SHOWN = 12
 
@@ -52,25 +52,19 @@ def _definitions(tree: ast.Module) -> dict[str, str]:
         rest: list[ast.stmt] = []
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                _without_docstring(node)
+                drop_docstring(node)
                 found[f"{prefix}{node.name}"] = ast.dump(node)
             elif isinstance(node, ast.ClassDef):
-                _without_docstring(node)
+                drop_docstring(node)
                 node.body = walk(node.body, f"{prefix}{node.name}.")
                 found[f"{prefix}{node.name}"] = ast.dump(node)
             else:
                 rest.append(node)
         return rest
 
-    _without_docstring(tree)
+    drop_docstring(tree)
     found["the module"] = ast.dump(ast.Module(walk(tree.body, ""), []))
     return found
-
-
-def _without_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    first = node.body[0] if node.body else None
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        del node.body[0]
 
 
 def environment_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

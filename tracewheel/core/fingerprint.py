@@ -223,7 +223,7 @@ def _source_module(path: Path, changed: int, name: str) -> _SourceModule:
     tree = _parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            _drop_docstring(node)
+            drop_docstring(node)
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             node.body = [ast.Pass()]
     imported = [_home(module) for module in _imported(tree, name, path.name == "__init__.py")]
@@ -237,7 +237,7 @@ def _home(module: str) -> str:
     return next((home for home, names in public.items() if name in names), module) if package == PACKAGE.name else module
 
 
-def _drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+def drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     """Remove a docstring in place: rewording one does not change what the code computes."""
     first = node.body[0] if node.body else None
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):

@@ -104,13 +104,13 @@ WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewh
 SOURCES, WEB, GRADERS = "tracewheel-sources", "tracewheel-web", "tracewheel-graders"
 PROMPTS, SELFPLAY = "tracewheel-prompts", "tracewheel-selfplay"
 _LOG_FORMATS = (
-    "acp", "agentdojo", "ai_studio", "amp", "antigravity", "atif", "autogen", "bedrock", "bfcl", "braintrust",
-    "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli", "cursor", "droid",
-    "droid_stream", "elsewhere", "gemini", "gemini_cli", "google_adk", "goose", "grok", "grok_export", "hermes",
-    "inspect", "kimi", "kiro", "kiro_ide", "langchain", "langfuse", "langgraph", "langsmith", "mini_swe_agent",
-    "mlflow", "openai_agents", "opencode", "opencode_run", "openhands", "openinference", "pi", "promptfoo",
-    "pydantic_ai", "qwen_code", "sharegpt", "smolagents", "strands", "sweagent", "table", "tau2", "tau_bench",
-    "toolbench", "vercel_ai", "weave", "xlam",
+    "acp", "agentdojo", "ai_studio", "amp", "anthropic", "antigravity", "atif", "autogen", "bedrock", "bfcl",
+    "braintrust", "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli",
+    "cursor", "droid", "droid_stream", "elsewhere", "gemini", "gemini_cli", "google_adk", "goose", "grok",
+    "grok_export", "hermes", "inspect", "kimi", "kiro", "kiro_ide", "langchain", "langfuse", "langgraph", "langsmith",
+    "mini_swe_agent", "mlflow", "openai_agents", "openai_responses", "opencode", "opencode_run", "openhands",
+    "openinference", "otel", "pi", "promptfoo", "pydantic_ai", "qwen_code", "requests", "sharegpt", "smolagents",
+    "strands", "sweagent", "table", "tau2", "tau_bench", "toolbench", "vercel_ai", "weave", "xlam",
 )  # fmt: skip
 # By sort, as `load_class` names it: kind -> the distribution that holds it.
 WHEELS: dict[str, dict[str, str]] = {

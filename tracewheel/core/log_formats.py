@@ -6,6 +6,8 @@ its own by entry points of these tables' groups (`plugins/logs`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from tracewheel.core.kind_table import LOGS, WHEELS, KindTable, how_to_get
 
 AUTO = "auto"
@@ -14,16 +16,12 @@ _READERS = "tracewheel.traces.readers"
 LOG_FORMATS = KindTable(
     "tracewheel.log_formats",
     {
-        "anthropic": f"{_READERS}.anthropic:READERS",
         "openai": f"{_READERS}.openai:READERS",
-        "openai_responses": f"{_READERS}.openai_responses:READERS",
-        "otel": f"{_READERS}.otel:READERS",
-        REQUESTS: f"{_READERS}.requests:READERS",
         "tracewheel": f"{_READERS}.tracewheel:READERS",
     },
 )
 # The conventions that the spans of a trace may follow, tried by name: the most general, `otel`, comes last.
-SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {"otel": f"{_READERS}.otel:CONVENTIONS"})
+SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {})
 # Providers whose requests have bodies of their own shape, besides those that `requests` reads itself.
 REQUEST_BODIES = KindTable("tracewheel.request_bodies", {})
 PROVIDERS = ("anthropic", "openai", "openai_responses")
@@ -40,6 +38,11 @@ TRIED = (
     "antigravity", "braintrust", "chatgpt", "codex_exec", "copilot_cli", "droid", "droid_stream", "grok", "hermes", "kimi",
     "opencode", "opencode_run", "strands", "cursor", "pi", "goose", "chat_lines",
 )  # fmt: skip
+
+
+def request_bodies() -> tuple[Any, ...]:
+    """The `RequestBodies` of installed wheels, by name."""
+    return tuple(REQUEST_BODIES.values())
 
 
 def format_names() -> tuple[str, ...]:
@@ -65,7 +68,8 @@ def formats_read(format: str) -> tuple[str, ...]:
     """The formats whose readers take part, in the order of `TRIED`; a provider's bodies are read in logs of requests, too."""
     if format == AUTO:
         return tuple(sorted(LOG_FORMATS, key=lambda name: (TRIED.index(name) if name in TRIED else len(TRIED), name)))
-    return (format, REQUESTS) if format in PROVIDERS or format in REQUEST_BODIES else (format,)
+    with_requests = REQUESTS in LOG_FORMATS and (format in PROVIDERS or format in REQUEST_BODIES)
+    return (format, REQUESTS) if with_requests else (format,)
 
 
 def reading_places(format: str) -> tuple[str, ...]:

@@ -275,12 +275,13 @@ def link(source: Path, target: Path) -> None:
     """Put a file or a folder under a second name; a copy where the disk cannot hold one file under two names."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, copy_function=_link_file)
+        shutil.copytree(source, target, copy_function=link_file)
     else:
-        _link_file(str(source), str(target))
+        link_file(source, target)
 
 
-def _link_file(one: str, other: str) -> None:
+def link_file(one: str | Path, other: str | Path) -> None:
+    """Link a file, whose bytes are never changed in place; copy it where the file system has no links."""
     try:
         os.link(one, other)
     except OSError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from tracewheel.config import CurateSections
 from tracewheel.config.curation import CurationConfig
 from tracewheel.core.files import read_batches
+from tracewheel.core.log_formats import REQUESTS
 from tracewheel.core.processes import OrderedMap, Ready
 from tracewheel.core.types import Task
 from tracewheel.curation.agreement import Difference
@@ -24,7 +25,7 @@ from tracewheel.curation.trace_results import Work, trace_results, with_overlaps
 from tracewheel.curation.versions import Versions, todays
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_episodes
-from tracewheel.traces.readers.requests import FORMAT, history_hashes
+from tracewheel.traces.readers.conversation import history_hashes
 
 if TYPE_CHECKING:
     import pandas
@@ -273,9 +274,9 @@ def _rows_of_requests(file: Path) -> Iterator[dict[str, Any]]:
 
     # The column of formats is short; most files have no logs of requests, and their conversations need not be read for this.
     formats = (batch.column("format") for batch in read_batches(file, ROWS_AT_ONCE, ["format"]))
-    if any(pyarrow.compute.any(pyarrow.compute.equal(column, FORMAT)).as_py() for column in formats):
+    if any(pyarrow.compute.any(pyarrow.compute.equal(column, REQUESTS)).as_py() for column in formats):
         for batch in read_batches(file, ROWS_AT_ONCE, COLUMNS):
-            yield from batch.filter(pyarrow.compute.equal(batch.column("format"), FORMAT)).to_pylist()
+            yield from batch.filter(pyarrow.compute.equal(batch.column("format"), REQUESTS)).to_pylist()
 
 
 def replayed_outcomes(

@@ -20,7 +20,7 @@ from typing import Any
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.locks import hold
 from tracewheel.core.out_folder import carry_hidden, check_out_folder
-from tracewheel.core.store import PARTIAL, PREVIOUS, disk_errors, flush, remove
+from tracewheel.core.store import PARTIAL, PREVIOUS, disk_errors, flush, link_file, remove
 from tracewheel.traces.compression import is_compressed
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.ingested_folder import INGESTED, PLACES_FOLDER, QUARANTINE_FILE, REPORT_FILE, STATE_FILE, TRACES_FOLDER
@@ -278,11 +278,3 @@ def part_name(number: int) -> str:
 def write_report(folder: Path, report: dict[str, Any]) -> None:
     """Write the report into `folder`."""
     (folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-def link_file(file: Path, place: Path) -> None:
-    """Link a file, whose bytes are never changed in place; copy it where the file system has no links."""
-    try:
-        os.link(file, place)
-    except OSError:
-        shutil.copy2(file, place)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tracewheel.config.ingest import OUTCOME_KINDS, OutcomesConfig
+from tracewheel.core.log_formats import REQUESTS
 from tracewheel.core.store import PARTIAL
 from tracewheel.traces.forgotten import Forgotten
 from tracewheel.traces.ingested_folder import LATE, OUTCOMES_FILE, TRACES_FOLDER
 from tracewheel.traces.parquet import json_of
-from tracewheel.traces.readers.requests import FORMAT as REQUESTS
 from tracewheel.traces.readers.tracewheel import FORMAT as SERVED
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.statements import BY_ID, BY_SESSION, VERIFIED, Statement, stored_statements, write_statements

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
-from tracewheel.core.store import PARTIAL, beside, flush, remove, write_whole
-from tracewheel.traces.archive import link_file, part_name
+from tracewheel.core.store import PARTIAL, beside, flush, link_file, remove, write_whole
+from tracewheel.traces.archive import part_name
 from tracewheel.traces.compression import Slice
 from tracewheel.traces.counts import Counts
 from tracewheel.traces.ingested_folder import INDEXES, OUTCOMES_FILE, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tracewheel.traces.places import Origin, Stretch, origin_of
+from tracewheel.traces.readers.conversation import history_hashes
 from tracewheel.traces.readers.reader import LoggedRequest, Place
-from tracewheel.traces.readers.requests import history_hashes
 
 MEMORY_KIB = 64 << 10
 ROWS_PER_WRITE = 1000

@@ -58,6 +58,14 @@ def test_each_record_has_the_most_specific_signs_for_its_own_reader_only(name):
 
 
 KNOWN = {
+    "requests": {
+        "id": "msg_2", "session": "0f9d3c1e-5a51-4d0f-9e3b-6b1d6a3f2c11", "user": "user_u1_account_", "model": "m-1",
+        "created": "2026-10-01T08:00:00.000Z", "outcome": None
+    },
+    "anthropic": {"id": "x", "session": "conv", "user": "u1", "model": "m", "outcome": 1.0},
+    "otel": {
+        "id": "t1", "session": "conv", "user": "u1", "model": "m-1", "created": "2026-09-21T14:13:20.000000Z", "outcome": None
+    },
     "tau_bench": {"user": "u1", "outcome": 1.0, "task": "4"},
     "langfuse": {
         "id": "x", "session": "conv", "user": "u1", "created": "2026-10-01T08:00:00Z", "model": "m", "outcome": 1.0
@@ -81,8 +89,21 @@ def test_fields_other_than_the_conversation_are_kept(name):
     assert {key: getattr(trace, key) for key in KNOWN[name]} == KNOWN[name]
 
 
-GIVEN_TOOLS = {"langfuse", "mlflow", "atif", "sharegpt", "openinference", "gemini", "bedrock", "inspect", "langsmith", "weave"}
-GIVEN_TOOLS |= {"toolbench", "xlam", "hermes", "kimi", "braintrust", "bfcl"}
+GIVEN_TOOLS = {
+    "anthropic",
+    "otel",
+    "langfuse",
+    "mlflow",
+    "atif",
+    "sharegpt",
+    "openinference",
+    "gemini",
+    "bedrock",
+    "inspect",
+    "langsmith",
+    "weave",
+}
+GIVEN_TOOLS |= {"openai_responses", "requests", "toolbench", "xlam", "hermes", "kimi", "braintrust", "bfcl"}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -114,8 +135,9 @@ def test_tokens_are_dropped_when_prompts_do_not_continue():
     assert trace.tokens is None
 
 
-def test_reasoning_is_kept_apart_from_content():
-    (trace,) = read(RECORDS["atif"])
+@pytest.mark.parametrize("name", ["anthropic", "atif", "requests"])
+def test_reasoning_is_kept_apart_from_content(name):
+    (trace,) = read(*ALL[name])
     assert trace.messages[1]["reasoning"] == "I look."
 
 

@@ -12,7 +12,8 @@ from tests.tracewheel.traces.readers.test_readers_fuzz import changed, check_mut
 
 RECORDS, LINES = samples_in(Path(__file__).parent)
 OFTEN = json.loads(Path(__file__).with_name("samples.json").read_text())
-OFTEN = {**OFTEN["records"], **OFTEN["spans"]}
+OFTEN = [*OFTEN["records"], *OFTEN["spans"], "anthropic", "otel"]
+OTLP = json.loads(Path(__file__).with_name("otlp.json").read_text())
 ALL = {**{name: [record] for name, record in RECORDS.items()}, **LINES}
 SDKS = ("openai_agents", "vercel_ai", "langchain", "langgraph", "langsmith", "pydantic_ai", "gemini", "bedrock", "google_adk")
 SDKS += ("autogen", "weave")
@@ -23,6 +24,12 @@ SDKS += ("autogen", "weave")
 @given(data=st.data())
 def test_mutated_records_never_crash_their_reader(name, data):
     check_mutated(name, ALL[name], data)
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_mutated_exports_of_spans_never_crash_their_reader(data):
+    check_mutated("otel", [OTLP], data)
 
 
 @settings(max_examples=12)

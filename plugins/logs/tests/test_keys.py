@@ -14,7 +14,7 @@ ROAD = ("tracewheel.traces.ingest",)
         ("auto", ["weave", "mlflow", "bedrock", "openinference", "inspect_eval"], []),
         ("weave", ["weave"], ["mlflow", "bedrock", "langfuse"]),
         ("openai", ["bedrock", "gemini", "inspect_eval"], ["weave", "mlflow"]),
-        ("otel", [], ["weave", "mlflow", "openinference", "bedrock"]),
+        ("otel", ["otel"], ["weave", "mlflow", "openinference", "bedrock"]),
     ],
 )
 def test_the_readers_of_a_format_are_in_the_key(format, held, left_out):

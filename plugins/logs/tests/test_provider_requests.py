@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from plugins.logs.tests.test_openai_responses import said
 from plugins.logs.tests.test_sdk_formats import sample
 from tests.tracewheel.traces.readers.logged import read
-from tests.tracewheel.traces.readers.test_openai_responses import said
 
 
 def requests_of(name, key):

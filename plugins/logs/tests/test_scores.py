@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracewheel.traces.readers.logged import SPANS
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.readers.log_reader import LogReader
 from tracewheel.traces.readers.scores import LoggedScore, judged_of, outcome_of
 from tracewheel.traces.spool import Spool
 
+OTEL = json.loads((Path(__file__).parent / "samples/otel.json").read_text())
 SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())
 
 
@@ -40,7 +40,7 @@ def mlflow(*assessments):
 
 
 def otel(*events, place=0):
-    spans = copy.deepcopy(SPANS["otel"])
+    spans = copy.deepcopy(OTEL)
     spans[place]["events"] = [
         {"name": "gen_ai.evaluation.result", "attributes": {f"gen_ai.evaluation.{key}": value for key, value in event.items()}}
         for event in events

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from plugins.logs.tests.test_openai_responses import calls, said
 from tests.tracewheel.traces.readers.logged import read
-from tests.tracewheel.traces.readers.test_openai_responses import calls, said
 from tracewheel.core.types import Trace
 
 SAMPLES = {path.stem: json.loads(path.read_text()) for path in Path(__file__).with_name("samples").glob("*.json")}

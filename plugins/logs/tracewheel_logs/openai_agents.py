@@ -26,9 +26,9 @@ from tracewheel import (
     list_field,
     nanoseconds,
     object_field,
-    read_response_items,
     text_field,
 )
+from tracewheel_logs.openai_responses import read_response_items
 
 FORMAT = "openai_agents"
 OBJECTS = ("trace", "trace.span")

@@ -16,11 +16,10 @@ from tracewheel import (
     as_tools,
     check_stored,
     first_text,
-    nested_attributes,
     parsed_json,
     span_reader,
-    unflattened,
 )
+from tracewheel_logs.flattened import nested_attributes, unflattened
 
 FORMAT = "openinference"
 KIND = "openinference.span.kind"

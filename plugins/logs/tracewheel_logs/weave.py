@@ -30,11 +30,11 @@ from tracewheel import (
     object_field,
     outcome_of,
     read_parts,
-    read_response_items,
     scores_info,
     text_field,
 )
 from tracewheel_logs.gemini import is_whole, read_contents
+from tracewheel_logs.openai_responses import read_response_items
 
 FORMAT = "weave"
 MARKS = {"op_name", "trace_id", "started_at", "inputs"}

@@ -13,7 +13,7 @@ from tests.tracewheel.mutations import hostile_environment, mutated
 
 ROOT = Path(__file__).parents[3]
 LOGS = ROOT / "data/traces/workspace.jsonl"
-SAMPLES = (Path(__file__).parent / "readers/samples", ROOT / "plugins/logs/tests/samples")
+SAMPLES = (ROOT / "plugins/logs/tests/samples",)
 REAL = ROOT.parent / "shared/traces"
 WORLDS = ("workspace", "order_desk", "refund_desk", "code", "harbor", "patch", "terminal", "recorded", *["mcp"] * 8)
 VERIFIERS = (

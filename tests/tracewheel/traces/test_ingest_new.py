@@ -18,7 +18,7 @@ from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.traces import archive, log_file
 from tracewheel.traces.ingest import ingest, ingest_new
 
-SAMPLES = json.loads((Path(__file__).parent / "readers/samples.json").read_text())
+OTEL = json.loads((Path(__file__).parents[3] / "plugins/logs/tests/samples/otel.json").read_text())
 
 
 def record(number, **fields):
@@ -170,7 +170,7 @@ def test_a_trace_with_a_stored_id_gets_a_new_one(folder):
 
 
 def test_spans_of_one_trace_may_lie_in_several_files_but_not_in_several_ingests(folder):
-    spans = [json.dumps(span).encode() + b"\n" for span in SAMPLES["spans"]["otel"]]
+    spans = [json.dumps(span).encode() + b"\n" for span in OTEL]
     (folder / "logs/a.jsonl").write_bytes(b"".join(spans[::2]))
     (folder / "logs/b.jsonl").write_bytes(b"".join(spans[1::2]))
     assert run(folder)["by_format"] == {"otel": 1}

@@ -6,13 +6,20 @@ trace may hold several, when agents call agents: the longest becomes the trace, 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
+
+import orjson
 
 from tracewheel.core.endings import UNFINISHED, ending, how_unfinished, with_ending
 from tracewheel.traces.quarantine import InvalidRecord
 from tracewheel.traces.readers.content import as_text, identity_of, tool_call
 from tracewheel.traces.readers.dialects import parsed_json, tie_calls
+
+THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 @dataclass
@@ -249,3 +256,22 @@ def one_turn(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def unreadable(what: str, kind: Any) -> InvalidRecord:
     """The error for a part of a message that a text model cannot read, or that no reader knows."""
     return InvalidRecord("content is not text", f"{what} of type {kind!r:.60}")
+
+
+def history_hashes(messages: Iterable[dict[str, Any]]) -> list[bytes]:
+    """A hash of each beginning of a conversation: the k-th is of its first k messages.
+
+    It takes no notice of ids, of white space around a text, of the order of arguments, or of thoughts: clients change or drop
+    these when they send a turn back.
+    """
+    hashes: list[bytes] = []
+    last = b""
+    for message in messages:
+        role, text, calls = message_key(message)
+        text = parsed_json(text) if role == "tool" else text  # a result that is an object, too, may come back in another order
+        text = THOUGHT.sub("", text).strip() if role == "assistant" and isinstance(text, str) else text
+        last = blake2b(
+            last + orjson.dumps([role, text, calls], default=str, option=orjson.OPT_SORT_KEYS), digest_size=16
+        ).digest()
+        hashes.append(last)
+    return hashes

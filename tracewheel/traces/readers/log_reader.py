@@ -17,7 +17,7 @@ from tracewheel.core.types import Trace
 from tracewheel.traces.json_cutter import KEPT_OF_TOO_LARGE, Piece
 from tracewheel.traces.places import Origin, Stretch
 from tracewheel.traces.quarantine import InvalidRecord, Quarantined
-from tracewheel.traces.readers import openai, requests
+from tracewheel.traces.readers import openai
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
@@ -61,7 +61,7 @@ class LogReader:
     ) -> None:
         own, self._said = tuple(own), said
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
-        self._requests = next((reader for reader in readers if reader.name == requests.FORMAT), requests.READER)
+        self._requests = next((reader for reader in readers if reader.gathers == "request"), None)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
         self._format, self._spool = format, spool
         self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
@@ -200,12 +200,12 @@ class LogReader:
         if self._spans and is_exported(value) and not (reader and reader.signs == Signs.OWN):
             yield from self._spool_spans(value, piece, file)
             return
-        archived = requests.entries(value) if self._requests in self._records else None
+        archived = self._requests.entries(value) if self._requests and self._requests.entries else None
         if archived is not None:
             for entry in archived:
                 yield from self._spool_request(entry, piece, file, orjson.dumps(entry))
             return
-        if reader is self._requests:
+        if reader is not None and reader is self._requests:
             yield from self._spool_request(value, piece, file)
             return
         if reader is None:
@@ -260,8 +260,9 @@ class LogReader:
     def _spool_request(self, value: dict[str, Any], piece: Piece, file: str, raw: bytes = b"") -> Iterator[Quarantined]:
         """Spool a request, which is the piece, or `raw` in it."""
         raw = raw or piece.raw
+        assert self._requests is not None and self._requests.request is not None
         try:
-            request = requests.read_request(value)
+            request = self._requests.request(value)
         except InvalidRecord as error:
             yield quarantined(piece._replace(raw=raw), file, error)
             return
@@ -306,6 +307,7 @@ class LogReader:
             piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
             values = [orjson.loads(raw) for raw in chain.raws]
             self._of_several = chain.origin
+            assert self._requests is not None
             yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
         for group in self._spool.groups():
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)

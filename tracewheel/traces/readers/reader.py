@@ -89,6 +89,8 @@ class Reader:
         group_of_file: Of groups whose parts do not name theirs: the group that a file's name stands for.
         states: Of groups: where their parts hold no conversation, what they say of one, as lines of the type
             `tracewheel.outcome`; None where they hold one. Raises only `InvalidRecord`.
+        request: Of requests: the request of a record. Raises only `InvalidRecord`.
+        entries: Of requests: the records in a value that holds several; None for any other value. Never raises.
     """
 
     name: str
@@ -103,6 +105,8 @@ class Reader:
     continues: Callable[[Any], bool] | None = None
     group_of_file: Callable[[str], str] | None = None
     states: Callable[[list[Any]], list[dict[str, Any]] | None] | None = None
+    request: Callable[[Any], LoggedRequest] | None = None
+    entries: Callable[[Any], list[Any] | None] | None = None
 
 
 @dataclass(frozen=True)

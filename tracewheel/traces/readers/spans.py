@@ -37,7 +37,6 @@ RECORD_TIME_KEYS = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "o
 START_KEYS = ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "start_time_ns")
 ENVELOPE_KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
-DEEPEST_PATH = 20
 
 
 @dataclass(frozen=True)
@@ -210,42 +209,6 @@ def _below(holder: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {key[length:]: value for key, value in holder.items() if key.startswith(f"{prefix}.") and value is not None}
 
 
-def nested_attributes(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """The list that was flattened into attributes such as `llm.input_messages.0.message.role`.
-
-    The attribute named by the prefix itself may hold the list, or its JSON text.
-    """
-    whole = parsed_json(attributes.get(prefix))
-    if isinstance(whole, list):
-        return whole
-    listed = _listed(unflattened(_below(attributes, prefix)))
-    return listed if isinstance(listed, list) else []
-
-
-def unflattened(flat: dict[str, Any]) -> dict[str, Any]:
-    """The tree behind keys that are dotted paths."""
-    tree: dict[str, Any] = {}
-    for path, value in flat.items():
-        node = tree
-        *parents, last = path.split(".", DEEPEST_PATH)
-        for part in parents:
-            inner = node.setdefault(part, {})
-            if not isinstance(inner, dict):
-                break
-            node = inner
-        else:
-            node[last] = value
-    return tree
-
-
-def _listed(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    if node and all(key.isdigit() and len(key) < 7 for key in node):
-        return [_listed(node[key]) for key in sorted(node, key=int)]
-    return {key: _listed(value) for key, value in node.items()}
-
-
 def _list(holder: Any, *keys: str) -> list[Any]:
     for key in keys:
         if isinstance(holder, dict) and isinstance(holder.get(key), list):
@@ -329,7 +292,7 @@ def span_reader(conventions: SpanConventions | None = None) -> Reader:
         known = (conventions,) if conventions else tuple(SPAN_CONVENTIONS.values())
         chosen = conventions or next((one for one in known if any(map(one.recognises, spans))), None)
         if chosen is None:
-            raise InvalidRecord("no messages", "no span of the trace is of a model call")
+            raise InvalidRecord("no messages", f"no span of the trace is of a model call{hint()}")
         return _read_spans(spans, chosen, place)
 
     return Reader(conventions.name if conventions else "spans", is_exported, read, "trace id")

@@ -27,7 +27,6 @@ def samples_in(folder):
 
 
 RECORDS, SPANS = samples_in(Path(__file__).parent)
-OTLP = json.loads(Path(__file__).with_name("samples.json").read_text())["otlp"]
 
 
 def read(*values, format="auto", document=0):

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracewheel.core.endings import ending, failed_by, with_ending
-from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import APART, as_text, read_parts
-from tracewheel.traces.readers.conversation import Dialogue, unreadable
-from tracewheel.traces.readers.fields import (
+from tracewheel import (
+    Dialogue,
+    InvalidRecord,
+    Place,
+    RawTrace,
+    Reader,
+    Signs,
+    Trace,
+    as_text,
+    as_tools,
+    build_trace,
+    ending,
+    failed_by,
     list_field,
     nanoseconds,
     object_field,
+    read_parts,
     reward_field,
     text_field,
     time_text,
+    unreadable,
+    with_ending,
 )
-from tracewheel.traces.readers.reader import Place, RawTrace, Reader, Signs
-from tracewheel.traces.readers.tools import as_tools
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"}
@@ -155,7 +162,7 @@ def _output(output: Any) -> str:
     """A result as text. Parts are joined, with placeholders for images; other JSON becomes JSON text."""
     parts = output if isinstance(output, list) else [output]
     if parts and all(isinstance(part, dict) and part.get("type") in SHOWN for part in parts):
-        return read_parts(parts, APART).text or ""
+        return read_parts(parts, "\n").text or ""
     return as_text(output)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
-from tracewheel import __version__
-from tracewheel.evaluation.wording import in_words
-from tracewheel.policy.base_card import UNKNOWN
-from tracewheel.report.run_facts import FIGURES, POLICY, Figure, RunFacts, learned_rows, run_rows
+from tracewheel import in_words
+from tracewheel_lab.model_export.base_card import UNKNOWN
+from tracewheel_lab.model_export.run_facts import FIGURES, POLICY, Figure, RunFacts, learned_rows, run_rows
 
 NAMES = {
     "deployed": "deployed agent, as logged",
@@ -120,7 +120,7 @@ def _front_matter(exported: Exported, run: RunFacts | None) -> str:
 
 def _opening(exported: Exported) -> str:
     return _wrapped(
-        f"This is {FORMS[exported.form][1]}. Tracewheel {__version__} trained it on the logged traces of an agent. "
+        f"This is {FORMS[exported.form][1]}. Tracewheel {version('tracewheel')} trained it on the logged traces of an agent. "
         f"Base: {exported.base} (hash `{exported.base_hash}`)."
     )
 

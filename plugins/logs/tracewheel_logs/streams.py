@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracewheel.core.strict_json import parse_json
-from tracewheel.traces.readers.fields import object_field
+from tracewheel import object_field, parse_json
 
 BROKEN = "incomplete"  # the reason of a stream that has no end
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}

@@ -6,10 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from flows.commands.command import Command
-from flows.console.arguments import folder_of
-from flows.console.look import Block, Card, Grid
-from tracewheel.core.errors import DataError
+from tracewheel import Block, Card, Command, DataError, Grid, folder_of
 
 EXAMPLES_SHOWN = 10
 
@@ -21,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    from tracewheel.curation.dataset_diff import diff_datasets
+    from tracewheel_lab.dataset_diff import diff_datasets
 
     limit = options.limit or None
     if limit is not None and limit < 0:

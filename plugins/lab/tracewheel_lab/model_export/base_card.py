@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from tracewheel.policy.adapters import base_folder
-from tracewheel.policy.gguf_base import gguf_file, is_gguf
+from tracewheel import base_folder, base_hash
 
 UNKNOWN = "unknown"
 CARD = "README.md"
@@ -26,10 +25,11 @@ def base_license(base: str) -> str:
     Raises:
         DataError: there is no such base.
     """
-    if is_gguf(base):
+    if _is_gguf(base):
         from gguf import GGUFReader
 
-        field = GGUFReader(gguf_file(base)).fields.get("general.license")
+        base_hash(base)  # that there is such a file
+        field = GGUFReader(base).fields.get("general.license")
         return str(field.contents()) if field else UNKNOWN
     folder = base_folder(base)
     named = card_of_base(folder).get("license")
@@ -42,10 +42,14 @@ def base_license(base: str) -> str:
     return next((name for text, name in TEXTS.items() if text in words), "other")
 
 
+def _is_gguf(base: str) -> bool:
+    return base.lower().endswith(".gguf")
+
+
 def hub_name(base: str) -> str | None:
     """A base's name on the Hub: how the profile names it, unless that is a place on this machine."""
     name = base.partition("@")[0]
-    return None if Path(base).exists() or is_gguf(base) or not HUB_ID.fullmatch(name) else name
+    return None if Path(base).exists() or _is_gguf(base) or not HUB_ID.fullmatch(name) else name
 
 
 def card_of_base(folder: Path) -> dict[str, Any]:

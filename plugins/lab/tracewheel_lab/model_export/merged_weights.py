@@ -9,17 +9,22 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import PolicyConfig
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.policy.adapters import PolicyRef, base_folder, write_full_model
-from tracewheel.policy.chat_template import TEMPLATE_NAME
-from tracewheel.policy.probe import probe_logprobs, write_probe
-from tracewheel.policy.weights_file import read_header
+from tracewheel import (
+    DataError,
+    PolicyConfig,
+    PolicyRef,
+    WeightsError,
+    base_folder,
+    probe_logprobs,
+    read_json,
+    write_full_model,
+    write_probe,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+TEMPLATE_NAME = "chat_template.jinja"
 MOST_ROUNDING = 0.2  # of what training changed
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
@@ -33,7 +38,7 @@ def merged_weights(policy: PolicyRef) -> tuple[Any, dict[str, Tensor], str]:
     """
     import torch
 
-    from tracewheel.policy.loading import load_for_generation
+    from tracewheel import load_for_generation
 
     dtype = stored_dtype(base_folder(policy.base))
     model = load_for_generation(PolicyConfig(base=policy.base, dtype="float32", device="cpu"), policy)
@@ -58,11 +63,26 @@ def stored_dtype(base: Path) -> str:
     named = config.get("dtype") or config.get("torch_dtype")
     if named is None:
         files = sorted(base.glob("*.safetensors"), key=lambda file: file.stat().st_size)
-        types = [stored.dtype for stored in read_header(files[-1]).values()]
+        types = types_in(files[-1])
         named = DTYPES.get(max(set(types), key=types.count))
     if named not in DTYPES.values():
         raise DataError(f"{base}: its weights are of type {named}; an export needs a base in {', '.join(DTYPES.values())}")
     return str(named)
+
+
+def types_in(file: Path) -> list[str]:
+    """The type of each tensor in a safetensors file, as its header names it.
+
+    Raises:
+        WeightsError: it is no such file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return [tensors.get_slice(name).get_dtype() for name in tensors.keys()]  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"is no safetensors file ({error}); fetch it again", file) from error
 
 
 def write_merged(policy: PolicyRef, base: str, out: Path, dtype: str | None = None) -> dict[str, Any]:
@@ -84,7 +104,7 @@ def write_merged(policy: PolicyRef, base: str, out: Path, dtype: str | None = No
     Raises:
         DataError: rounding is more than `MOST_ROUNDING` of the effect.
     """
-    from tracewheel.policy.loading import load_base
+    from tracewheel import load_base
 
     model, weights, stored = merged_weights(policy)
     if dtype not in (None, stored):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.dataset_diff import diff_datasets
+from tracewheel_lab.dataset_diff import diff_datasets
 
 
 def task(identity, **changes):

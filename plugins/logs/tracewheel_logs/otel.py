@@ -10,11 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracewheel.traces.readers.content import as_text, read_parts
-from tracewheel.traces.readers.conversation import ModelCall, ToolRun
-from tracewheel.traces.readers.dialects import as_chat, parsed_json
-from tracewheel.traces.readers.spans import Span, SpanConventions, ended_by, first_text, nested_attributes, span_reader
-from tracewheel.traces.readers.tools import as_tools
+from tracewheel import (
+    ModelCall,
+    Span,
+    SpanConventions,
+    ToolRun,
+    as_chat,
+    as_text,
+    as_tools,
+    first_text,
+    parsed_json,
+    read_parts,
+    read_span,
+    span_reader,
+)
+from tracewheel_logs.flattened import nested_attributes
 
 FORMAT = "otel"
 EVENT_ROLES = {
@@ -80,7 +90,7 @@ def _model_call(span: Span, events: list[Event]) -> ModelCall | None:
     instructions = parsed_json(attributes.get("gen_ai.system_instructions"))
     if instructions:
         inputs = [{"role": "system", "content": read_parts(instructions).text}, *inputs]
-    ended = span.ended or ended_by({}, attributes)
+    ended = span.ended or read_span({"attributes": attributes}).ended
     return ModelCall(span.start, inputs, outputs, model_of(attributes), _tools(attributes) or said.tools, ended)
 
 

@@ -1,5 +1,6 @@
 """`tracewheel export`: an adapter in two forms, loaded again without us; the card; what is refused."""
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -16,9 +17,10 @@ from flows.cli import main
 from tracewheel.config import LoraConfig, PolicyConfig
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config
-from tracewheel.policy.base_card import base_license, hub_name
 from tracewheel.policy.loading import load_base, load_for_generation
 from tracewheel.traces.forgotten import NOBODY
+from tracewheel_lab.commands.export import card
+from tracewheel_lab.model_export.base_card import base_license, hub_name
 
 IDS = torch.arange(1, 50)[None]
 SECRET = "kent@example.com"
@@ -347,3 +349,14 @@ def test_licence_and_name_of_a_base(base, tmp_path):
     assert base_license(str(folder)) == "other"
     (folder / "README.md").write_text("---\nlicense: gemma\n---\n# Model\n")
     assert base_license(str(folder)) == "gemma"
+
+
+def test_the_card_names_what_to_look_at():
+    result = {
+        "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown", "run_id": "abc",
+        "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "effect": 0.2, "rounding": 0.01, "files": {},
+    }  # fmt: skip
+    shown = card(argparse.Namespace(policy="runs/abc"), result)
+    assert shown.title == "base-abc written to e as merged" and shown.tone == "warning"
+    assert ("rounding", "5.0% of what training changed") in shown.rows and ("run id", "abc") in shown.rows
+    assert "the licence of the base is unknown" in shown.look_at and "the gate's verdict was 'refused'" in shown.look_at

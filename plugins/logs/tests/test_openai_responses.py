@@ -2,13 +2,14 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.tracewheel.traces.readers.logged import RECORDS, read
+from tests.tracewheel.traces.readers.logged import read
 from tracewheel.traces.quarantine import Quarantined
 
-SAMPLE = RECORDS["openai_responses"]
+SAMPLE = json.loads((Path(__file__).parent / "samples/openai_responses.json").read_text())
 FIELDS = {
     "id": "resp_1",
     "session": "conv",

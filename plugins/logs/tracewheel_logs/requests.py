@@ -11,35 +11,43 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
-import orjson
+from tracewheel import (
+    Dialogue,
+    InvalidRecord,
+    LoggedRequest,
+    Place,
+    RawTrace,
+    Reader,
+    RequestBodies,
+    Signs,
+    Trace,
+    as_chat,
+    as_tools,
+    build_trace,
+    ending,
+    failed_by,
+    object_field,
+    parsed_json,
+    read_parts,
+    request_bodies,
+    reward_field,
+    text_field,
+    tie_calls,
+    with_ending,
+)
+from tracewheel_logs.openai_responses import read_response_items
+from tracewheel_logs.streams import is_stream, response_of_events, response_of_stream
 
-from tracewheel.core.endings import UNFINISHED, ending, failed_by, with_ending
-from tracewheel.core.log_formats import REQUEST_BODIES, REQUESTS
-from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import APART, read_parts
-from tracewheel.traces.readers.conversation import Dialogue, message_key
-from tracewheel.traces.readers.dialects import as_chat, parsed_json, tie_calls
-from tracewheel.traces.readers.fields import object_field, reward_field, text_field
-from tracewheel.traces.readers.openai_responses import read_response_items
-from tracewheel.traces.readers.reader import LoggedRequest, Place, RawTrace, Reader, RequestBodies, Signs
-from tracewheel.traces.readers.streams import is_stream, response_of_events, response_of_stream
-from tracewheel.traces.readers.tools import as_tools
-
-FORMAT = REQUESTS
+FORMAT = "requests"
 PAIRS = (("request", "response"), ("request_body", "response_body"))
 # Settings of a request that no log of a whole conversation has.
 SETTINGS = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream", "stream_options"}
 SETTINGS |= {"stop_sequences", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "thinking"}
 OUTPUTS = ("choices", "content", "output")
-NOT_SENT = ("reasoning", UNFINISHED)
-THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+NOT_SENT = ("reasoning", "unfinished")
 CLAUDE_CODE_SESSION = re.compile(r"_session_([0-9a-f-]{36})$")
 SESSIONS = ("session", "session_id", "sessionId", "conversation_id", "thread_id", "Helicone-Session-Id")
 USERS = ("user", "user_id", "userId", "end_user", "request_user_id")
@@ -67,7 +75,7 @@ def recognises(value: Any) -> bool:
 
 @functools.cache
 def _families() -> tuple[RequestBodies, ...]:
-    return tuple(REQUEST_BODIES.values())
+    return request_bodies()
 
 
 def _is_entry(value: Any) -> bool:
@@ -103,7 +111,7 @@ def read_request(value: dict[str, Any]) -> LoggedRequest:
     inputs = as_chat(sent) if "messages" in request else _items(sent)
     system = request.get("system") or request.get("instructions")
     if system:
-        inputs = [{"role": "system", "content": read_parts(parsed_json(system), APART).text}, *inputs]
+        inputs = [{"role": "system", "content": read_parts(parsed_json(system), "\n").text}, *inputs]
     user = text_field(request, "user") or text_field(value, *USERS) or text_field(metadata, *USERS)
     parameters = object_field(value, "model_parameters")
     of_claude_code = CLAUDE_CODE_SESSION.search(user or "")
@@ -237,25 +245,6 @@ def _items(items: Any) -> list[dict[str, Any]]:
     return dialogue.messages()
 
 
-def history_hashes(messages: Iterable[dict[str, Any]]) -> list[bytes]:
-    """A hash of each beginning of a conversation: the k-th is of its first k messages.
-
-    It takes no notice of ids, of white space around a text, of the order of arguments, or of thoughts: clients change or drop
-    these when they send a turn back.
-    """
-    hashes: list[bytes] = []
-    last = b""
-    for message in messages:
-        role, text, calls = message_key(message)
-        text = parsed_json(text) if role == "tool" else text  # a result that is an object, too, may come back in another order
-        text = THOUGHT.sub("", text).strip() if role == "assistant" and isinstance(text, str) else text
-        last = blake2b(
-            last + orjson.dumps([role, text, calls], default=str, option=orjson.OPT_SORT_KEYS), digest_size=16
-        ).digest()
-        hashes.append(last)
-    return hashes
-
-
 def trace_of(chain: list[LoggedRequest], place: Place) -> Trace:
     """The trace of requests that continue one another, the first one first.
 
@@ -316,5 +305,4 @@ def _read(values: Any, place: Place) -> Trace:
     return trace_of([read_request(value) for value in values], place)
 
 
-READER = Reader(FORMAT, recognises, _read, "request", Signs.NAMED)
-READERS = (READER,)
+READERS = (Reader(FORMAT, recognises, _read, "request", Signs.NAMED, request=read_request, entries=entries),)

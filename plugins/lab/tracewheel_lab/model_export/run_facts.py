@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,10 @@ from typing import Any
 
 import yaml
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.core.fingerprint import digest_file
-from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SNAPSHOT_FILE, SUMMARY_FILE
+from tracewheel import DataError, read_json
 
+# Files of a run's record.
+CONFIG_FILE, LINEAGE_FILE, SNAPSHOT_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "snapshot.json", "summary.json"
 POLICY = "rl"
 FIGURES = {"success": "greedy success", "sampled": "sampled success", "harder": "greedy success, harder tier"}
 
@@ -55,6 +55,12 @@ class RunFacts:
     sides: Mapping[str, int]
     slices: list[tuple[str, int]]
     lineage: Mapping[str, Any] = field(default_factory=dict)
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def is_run(folder: Path) -> bool:

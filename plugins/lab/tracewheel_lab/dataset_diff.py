@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_table
-from tracewheel.curation.curated_folder import EPISODES_FILE, TASKS_FILE
-from tracewheel.traces.ingested_folder import TRACES_FOLDER
+from tracewheel import DataError, read_table
 
 if TYPE_CHECKING:
     import pandas
 
+# What `curate` and `ingest` write.
+TASKS_FILE, EPISODES_FILE, TRACES_FOLDER = "tasks.parquet", "episodes.parquet", "traces.parquet"
 # Columns that may differ for the same task, episode or trace in another version.
 TASK_LABELS = ("split", "tier", "family", "success_rate", "attempts", "verifier")
 EPISODE_LABELS = ("split", "task_id", "success", "label", "outcome_source", "failure", "failure_kind")

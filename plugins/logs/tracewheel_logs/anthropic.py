@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracewheel.core.types import Trace
-from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.content import APART, read_parts
-from tracewheel.traces.readers.dialects import as_chat
-from tracewheel.traces.readers.fields import message_list, object_field, reward_field, text_field
-from tracewheel.traces.readers.reader import Place, RawTrace, Reader
-from tracewheel.traces.readers.tools import as_tools
+from tracewheel import (
+    Place,
+    RawTrace,
+    Reader,
+    Trace,
+    as_chat,
+    as_tools,
+    build_trace,
+    message_list,
+    object_field,
+    read_parts,
+    reward_field,
+    text_field,
+)
 
 FORMAT = "anthropic"
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use")
@@ -52,7 +59,7 @@ def read(value: Any, place: Place) -> Trace:
     messages = as_chat(message_list(value))
     system = value.get("system")
     if system:
-        messages.insert(0, {"role": "system", "content": read_parts(system, APART).text})
+        messages.insert(0, {"role": "system", "content": read_parts(system, "\n").text})
     metadata = object_field(value, "metadata")
     return build_trace(
         FORMAT,

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.commands.command import Command, Writes
-from flows.console.arguments import out_option
-from flows.console.look import Card, rows_of
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json, write_json
-from tracewheel.core.fingerprint import digest_file, digest_of
-from tracewheel.core.store import produce_whole
+from tracewheel import Card, Command, DataError, Writes, digest_of, prepare_environment, produce_whole, read_json, write_json
 
 FORMATS = ("adapter", "merged")
 RECORD, MODEL_CARD = "export.json", "README.md"
 VERSION = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[\w-]+))")
+ADAPTER, MODEL = "adapter", "model"  # where a run has its weights
 OWN_FILES = ("adapter.json", "adapter_config.json", "adapter_model.safetensors", "probe.json", "chat_template.jinja")
 
 
@@ -61,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="an adapter of plain PEFT that was trained on --base: check and record it",
     )
-    out_option(parser, "folder to write; replaced if it is an earlier export")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it is an earlier export")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -74,8 +69,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             the message says what can.
         WeightsError: its files cannot be loaded.
     """
-    from flows.setup import prepare_environment
-
     prepare_environment(None, debug=options.debug)
     with tempfile.TemporaryDirectory(prefix="tracewheel-export-") as folder:
         source = find_source(options, Path(folder))
@@ -94,8 +87,8 @@ def find_source(options: argparse.Namespace, folder: Path) -> Source:
     Raises:
         DataError: it is none of the three, or its base is not known.
     """
-    from tracewheel.policy.adapters import ADAPTER, MODEL, weights_folder
-    from tracewheel.report.run_facts import is_run, run_facts
+    from tracewheel import weights_folder
+    from tracewheel_lab.model_export.run_facts import is_run, run_facts
 
     named, run = Path(options.policy), Path(options.run) if options.run else None
     if not named.exists():
@@ -125,11 +118,15 @@ def _adopt(folder: Path, base: str | None, out: Path) -> Path:
         DataError: no base is named, or the folder is no adapter.
         WeightsError: the adapter does not fit the base.
     """
-    from tracewheel.config import PolicyConfig
-    from tracewheel.policy.adapter_check import check_adapter_files
-    from tracewheel.policy.adapters import ADAPTER_INFO, PolicyRef, base_folder, base_hash, write_info
-    from tracewheel.policy.loading import load_for_generation
-    from tracewheel.policy.probe import write_probe
+    from tracewheel import (
+        PolicyConfig,
+        PolicyRef,
+        base_folder,
+        base_hash,
+        check_adapter_files,
+        load_for_generation,
+        write_probe,
+    )
 
     if base is None:
         raise DataError("--adopt: name the model that the adapter was trained on with --base")
@@ -138,7 +135,7 @@ def _adopt(folder: Path, base: str | None, out: Path) -> Path:
     for name in OWN_FILES:
         if (folder / name).is_file() and name.startswith("adapter_"):
             shutil.copyfile(folder / name, out / name)
-    write_info(out / ADAPTER_INFO, base_hash(base), 0)
+    write_json(out / "adapter.json", {"base_hash": base_hash(base), "version": 0})
     whole = PolicyConfig(base=base, dtype="float32", device="cpu")
     write_probe(load_for_generation(whole, PolicyRef(base, str(out))), out)
     return out
@@ -150,9 +147,7 @@ def _refuse_forgotten(policy: str, source: Source) -> None:
     Raises:
         DataError: they did.
     """
-    from tracewheel.config import RetrainConfig
-    from tracewheel.policy.adapters import digests_of
-    from tracewheel.traces.forgotten import list_with_adapter
+    from tracewheel import RetrainConfig, digests_of, list_with_adapter
 
     around = [parent for path in (source.weights, source.run) if path for parent in path.resolve().parents]
     usual = Path(RetrainConfig.model_fields["work_dir"].default)
@@ -176,18 +171,18 @@ def _fetch(options: argparse.Namespace, folder: Path) -> Path:
             f"{options.policy}: neither a folder nor a version of the registry; name a run's folder, an adapter's folder, or "
             "NAME/VERSION or NAME@champion"
         )
-    from tasks.tracking.registry import fetch_registered
-    from tracewheel.config import TrackingConfig
+    from tracewheel import RetrainConfig, fetch_registered
 
-    return fetch_registered(options.uri or TrackingConfig().uri, found["name"], found["version"], found["alias"], folder)
+    usual: str = RetrainConfig.model_fields["tracking"].get_default(call_default_factory=True).uri
+    return fetch_registered(options.uri or usual, found["name"], found["version"], found["alias"], folder)
 
 
 def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, Any]:
-    from tracewheel.policy.adapters import base_hash, policy_of
-    from tracewheel.policy.base_card import base_license, hub_name
-    from tracewheel.policy.merged_weights import write_merged
-    from tracewheel.report.model_card import Exported, model_card
-    from tracewheel.report.run_facts import run_facts
+    from tracewheel import base_hash, policy_of
+    from tracewheel_lab.model_export.base_card import base_license, hub_name
+    from tracewheel_lab.model_export.merged_weights import write_merged
+    from tracewheel_lab.model_export.model_card import Exported, model_card
+    from tracewheel_lab.model_export.run_facts import digest_file, run_facts
 
     policy = policy_of(source.weights, source.base)
     run = run_facts(source.run) if source.run else None
@@ -246,11 +241,9 @@ def _copy_adapter(weights: Path, out: Path, base: str) -> None:
 
 
 def _adapter_dtype(weights: Path) -> str:
-    from tracewheel.policy.merged_weights import DTYPES
-    from tracewheel.policy.weights_file import read_header
+    from tracewheel_lab.model_export.merged_weights import DTYPES, types_in
 
-    tensors = read_header(weights / "adapter_model.safetensors")
-    return ", ".join(sorted({DTYPES[stored.dtype] for stored in tensors.values()}))
+    return ", ".join(sorted({DTYPES[found] for found in types_in(weights / "adapter_model.safetensors")}))
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
@@ -262,7 +255,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     named = {name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}
     return Card(
         f"{result['name']} written to {result['out']} as {result['format']}",
-        rows_of(named | lost),
+        [(name.replace("_", " "), str(value)) for name, value in (named | lost).items()],
         look_at="; ".join([*notes, f"the model card is {result['out']}/README.md"]),
         tone="warning" if notes else "good",
         next=[f"tracewheel lineage {options.policy}"],
