@@ -2,7 +2,7 @@
 
     python benchmarks/engine_busy.py [--seconds 0.2 2] [--threads 1 0] [--episodes 64 256]
 
-A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. With as many episodes as slots, slots are empty towards
+A step moves all open turns on, as on a GPU; a turn takes 20 to 100 steps. With as many episodes as slots, slots get empty at
 the end; with four times as many that is a small part. 0 threads is the default, as many as slots: the environment says nothing
 of its calls.
 """
