@@ -31,7 +31,6 @@ NOW = {
 WHEELS = {
     "audit": "graders",
     "backtest": "lab",
-    "judge-replies": "graders",
     "collect": "sources",
     "credit-turns": "search",
     "data diff": "lab",
@@ -40,15 +39,17 @@ WHEELS = {
     "export-openlineage": "lab",
     "export-traces": "lab",
     "federated": "federated",
+    "judge-replies": "graders",
     "merge": "lab",
     "preview": "lab",
     "prompt": "prompts",
+    "sandbox": "worlds",
     "search": "search",
     "self-play": "selfplay",
     "self-reward": "selfplay",
+    "stage prompt": "prompts",
     "train-process-model": "search",
     "train-reward-model": "lab",
-    "sandbox": "worlds",
 }
 
 

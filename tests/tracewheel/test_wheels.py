@@ -26,6 +26,7 @@ GROUPS = {
     "log_formats": "log format",
     "log_files": "log file",
     "sources": "source",
+    "stages": "section",
 }
 
 

@@ -26,7 +26,7 @@ def read_wheel_sections(values: Any, own: Collection[str]) -> Any:
     if not isinstance(values, dict):
         return values
     read, problems = dict(values), list[Any]()
-    for name in values.keys() - own:
+    for name in sorted(values.keys() - own, key=str):
         if name not in STAGES:
             if naming_kinds() or not how_to_get("section", name):
                 problems.append({"type": "extra_forbidden", "loc": (name,), "input": values[name]})
