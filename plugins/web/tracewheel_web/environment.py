@@ -24,10 +24,12 @@ class WebArgs(Strict):
     """How much of a page the policy reads, how long a step may take, and where pictures go.
 
     `words` is about how many words an observation has at most. `screenshots` is a folder for a picture of each step, named by
-    its digest; the final state lists them with the place that was clicked.
+    its digest; the final state lists them with the place that was clicked. `max_concurrent` episodes of a process are open at
+    once: each has a browser's context, which is a process of its own.
     """
 
     words: Count = 200
+    max_concurrent: Count = 16
     step_seconds: Positive = 30.0
     screenshots: Path | None = None
     system_prompt: str = Field(default="", max_length=20_000)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from tracewheel import BridgeFailure, Count, DataError, Task, content_hash
+from tracewheel import BridgeFailure, DataError, Task, content_hash
 from tracewheel_web.browser import Browser
 from tracewheel_web.environment import WebArgs, WebEnvironment
 from tracewheel_web.site import Site, Sites
@@ -32,7 +32,6 @@ class WebappArgs(WebArgs):
     url: str = ""
     reset: str = "/_reset"
     state: str = "/_state"
-    max_concurrent: Count | None = None
 
     @model_validator(mode="before")
     @classmethod
