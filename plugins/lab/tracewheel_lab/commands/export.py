@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel import Card, Command, DataError, Writes, digest_of, prepare_environment, produce_whole, read_json, write_json
+from tracewheel import Card, Command, DataError, Writes, digest_of, produce_whole, read_json, write_json
 
 FORMATS = ("adapter", "merged")
 RECORD, MODEL_CARD = "export.json", "README.md"
@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             the message says what can.
         WeightsError: its files cannot be loaded.
     """
+    from tracewheel import prepare_environment
+
     prepare_environment(None, debug=options.debug)
     with tempfile.TemporaryDirectory(prefix="tracewheel-export-") as folder:
         source = find_source(options, Path(folder))
