@@ -59,6 +59,7 @@ from tracewheel_web.miniwob.logs import HELD_OUT_PAGES
 HERE = Path(__file__).parent
 PROFILE, BASE_PROFILE = "plugins/web/configs/miniwob_learning.yaml", "plugins/web/configs/miniwob_base.yaml"
 OF_HELD_OUT_PAGE = 15  # tasks
+LOGS_SEED = "1"  # those of seed 0 were looked at when the base and the settings were chosen
 START = "warm start"
 SPLITS = {"held_out": "held-out tasks", "held_out_pages": "held-out pages"}
 
@@ -125,7 +126,8 @@ class Seed:
         if not base.exists():
             make_base(base)
         if not Path(logs).exists():
-            subprocess.run([sys.executable, "-m", "tracewheel_web.miniwob.logs", "--out", logs], check=True)
+            make_logs = [sys.executable, "-m", "tracewheel_web.miniwob.logs", "--seed", LOGS_SEED, "--out", logs]
+            subprocess.run(make_logs, check=True)
         ingested = self.made("ingested", lambda out: ingest(self.config.ingest, out), self.work)
         self.made("curated", lambda out: curate(CurateSections.of(self.config), ingested, out), self.work)
 
