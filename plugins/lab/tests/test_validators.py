@@ -24,7 +24,7 @@ from tracewheel.rollout.rollout import RolloutPlan, run_episodes
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
-ENVIRONMENTS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[4] / ".venv-standards"))
+ENVIRONMENTS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[3] / ".venv-standards"))
 
 
 def checked(project, folder):
