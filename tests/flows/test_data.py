@@ -1,4 +1,4 @@
-"""`tracewheel data …`: diff, filter, record and report, from the command line."""
+"""`tracewheel data …`: filter, record and report, from the command line."""
 
 import json
 
@@ -19,37 +19,13 @@ def made(profile, tmp_path_factory):
     return folder / "ingested", folder / "curated"
 
 
-@pytest.mark.parametrize("name", ["diff", "filter", "record", "report"])
+@pytest.mark.parametrize("name", ["filter", "record", "report"])
 def test_each_data_command_has_help_with_the_exit_codes(name, capsys):
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["data", name, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "--json" in shown and "2 bad input" in shown
-
-
-def test_a_data_set_is_the_same_as_itself(run, made):
-    code, out, _ = run("data", "diff", made[1], made[1], "--json")
-    assert code == 0 and json.loads(out)["same"] is True
-
-
-def test_a_changed_task_is_in_the_table_and_in_the_list(run, made, tmp_path):
-    tasks = pd.read_parquet(made[1] / "tasks.parquet")
-    tasks.loc[0, "tier"] += 1
-    tasks.iloc[:-1].to_parquet(tmp_path / "tasks.parquet")
-    (tmp_path / "episodes.parquet").write_bytes((made[1] / "episodes.parquet").read_bytes())
-    code, out, _ = run("data", "diff", made[1], tmp_path)
-    assert code == 0
-    assert f"changed {tasks['id'][0]}: tier" in out and f"removed {tasks['id'].iloc[-1]}" in out
-    code, out, _ = run("data", "diff", made[1], tmp_path, "--json")
-    found = json.loads(out)
-    assert (found["same"], found["tasks"]["removed"], found["tasks"]["changed"]) == (False, 1, 1)
-
-
-@pytest.mark.parametrize("arguments", [("nowhere", "nowhere"), (".", "."), (".", ".", "--limit", "-1")])
-def test_a_folder_without_a_data_set_is_bad_input(run, arguments):
-    code, out, err = run("data", "diff", *arguments)
-    assert (code, out) == (2, "") and err.startswith("tracewheel: error:") and "Traceback" not in err
 
 
 def test_a_filter_is_tried_without_changing_anything(run, made):
