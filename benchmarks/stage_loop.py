@@ -71,6 +71,7 @@ def stage_loop(
     drawn: int | None = None,
     change: Callable[[PolicyRef, Path], None] | None = None,
     solutions: Callable[[int, Path], Path | None] | None = None,
+    learnt_from: Callable[[Path], Path] | None = None,
     enough: Callable[[list[dict[str, Any]]], bool] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """All iterations of a profile, but for those that are done with the same settings: a loop that was stopped goes on.
@@ -86,6 +87,7 @@ def stage_loop(
         change: Called with the policy that sampled and the file of its trajectories, before the update.
         solutions: Called with the iteration and its folder, once it is scored; gives the file of solutions of lost tasks. Of
             iterations that are done it is called too.
+        learnt_from: Called with the iteration's folder, once it is scored; gives the folder whose episodes are learnt from.
         enough: Called with the figures so far; ends the loop early.
 
     Returns:
@@ -113,7 +115,8 @@ def stage_loop(
             if change:
                 change(policy, trajectories)
             shown = solutions(iteration, folder) if solutions else None
-            files = UpdateFiles([trajectories], [scores], state, start / "adapter", folder, shown)
+            source = learnt_from(folder) if learnt_from else folder
+            files = UpdateFiles([source / TRAJECTORIES_FILE], [source / SCORES_FILE], state, start / "adapter", folder, shown)
             found = update(UpdateSections.of(config), files, iteration=iteration)
             seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
             seconds["cpu_s"] = cpu_seconds() - spent

@@ -5,7 +5,8 @@
 All roads of a seed start from its verified warm start, play training tasks (prompts also choose on validation tasks), and end
 after the round in which they have sampled `--tokens`. All counts: proposed tasks, prompts that were tried, their validation.
 The last policy counts, without a choice on validation. Rates, groups and tasks a round are the demo's; no road has its own, but
-for GRPO's KL and DPO's minibatches. The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
+for GRPO's KL and DPO's minibatches. `hindsight` is rejection sampling that learns from the tasks that failures did solve, too.
+The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
 
 Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.
 """
@@ -34,6 +35,7 @@ from tracewheel import (
     RetrainConfig,
     RolloutSections,
     SamplerSections,
+    ScoreSections,
     Trajectory,
     UpdateFiles,
     UpdateSections,
@@ -46,6 +48,7 @@ from tracewheel import (
     make_sampler,
     policy_of,
     read_records,
+    read_scores,
     update,
 )
 from tracewheel_prompts.optimising import Optimising
@@ -53,6 +56,7 @@ from tracewheel_prompts.players import LocalPlayer, curated_under, prompted
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.settings import PromptSettings
 from tracewheel_search.continuing import Player
+from tracewheel_search.hindsight import relabelled
 from tracewheel_search.pairs import SCORES, TRAJECTORIES, PairSettings, write_pairs
 from tracewheel_search.searching import Search, SearchSettings
 from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
@@ -69,6 +73,11 @@ COMMON = [
 REPLAY = "gradient_checkpointing: false, replay_path: data/base/replay.parquet"
 LEARNERS = {
     "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
+    "hindsight": [
+        "learner.kind=rejection_sampling",
+        "learner.kl=0",
+        "learner.off_policy={proximal: recompute, correction: truncate}",
+    ],
     "GRPO": ["learner.kind=grpo"],
     "trees, DPO": [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"],
 }
@@ -147,9 +156,30 @@ class Roads:
             return spent + sum(tokens_in(folder / f"{number:03d}") for number in range(1, rounds + 1))
 
         adapter, figures = stage_loop(
-            config, curated, self.start, folder, enough=lambda so_far: sampled(len(so_far)) >= self.tokens
+            config,
+            curated,
+            self.start,
+            folder,
+            learnt_from=self.in_hindsight(config) if learner == "hindsight" else None,
+            enough=lambda so_far: sampled(len(so_far)) >= self.tokens,
         )
         return Ended(adapter.parent, sampled(len(figures)), len(figures), prompt)
+
+    def in_hindsight(self, config: RetrainConfig) -> Callable[[Path], Path]:
+        """Adds the failures that solved another task to an iteration's episodes."""
+        splits = {split: load_tasks(self.curated, split) for split in ("train", "validation", "held_out", "harder")}
+        known = {task.id: task for task in splits.pop("train")}
+        taken = {task.fingerprint for tasks in splits.values() for task in tasks}
+        player = Player(RolloutSections.of(config), policy_of(self.start, config.policy.base), 64)
+
+        def joined(folder: Path) -> Path:
+            scores = {each.trajectory_id: each for each in read_scores(folder / SCORES)}
+            played = read_records(folder / TRAJECTORIES, Trajectory)
+            of = [scores[each.id] for each in played]
+            relabelled(player, ScoreSections.of(config), played, of, known, taken, folder / "hindsight")
+            return folder / "hindsight"
+
+        return joined
 
     def prompt(self, parts: tuple[str, ...], folder: Path, tokens: int) -> Ended:
         """GEPA with the table of edits."""
@@ -214,6 +244,7 @@ ROADS: dict[str, Callable[[Roads, Path], Ended]] = {
     "few-shot": lambda roads, folder: roads.prompt(("demonstrations",), folder, roads.tokens),
     "prompt": lambda roads, folder: roads.prompt(("system", "tools"), folder, roads.tokens),
     "rejection sampling": lambda roads, folder: roads.loop("rejection sampling", folder),
+    "hindsight": lambda roads, folder: roads.loop("hindsight", folder),
     "GRPO": lambda roads, folder: roads.loop("GRPO", folder),
     "trees, DPO": Roads.trees,
     "self-play": Roads.self_play,

@@ -20,7 +20,7 @@ from tracewheel import (
     roll_out,
     score,
 )
-from tracewheel_search.commands import credit_turns, search, train_process_model
+from tracewheel_search.commands import credit_turns, relabel, search, train_process_model
 
 
 def called(module, *words):
@@ -98,3 +98,13 @@ def test_a_process_model_credits_turns(house, tasks, monkeypatch):
             train_process_model, *common(house), "--trajectories", house / "held_out.parquet", *episodes(house)[2:],
             "--curated", house / "curated", "--budget", 100, "--out", house / "other",
         )  # fmt: skip
+
+
+def test_relabel_adds_the_successes_of_other_tasks(house):
+    out = house / "relabelled"
+    found = called(relabel, *common(house), *episodes(house), "--curated", house / "curated", "--out", out)
+    assert 0 < found["relabelled"] <= found["reached"] <= found["failed"] <= found["episodes"]
+    trajectories, scores = read_records(out / "trajectories.parquet", Trajectory), read_scores(out / "scores.parquet")
+    assert len(trajectories) == len(scores) == found["episodes"] + found["relabelled"]
+    held_out = {task.id for task in load_tasks(house / "curated", "held_out")}
+    assert not held_out & {each.task_id for each in trajectories}

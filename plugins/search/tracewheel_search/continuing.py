@@ -213,21 +213,39 @@ class Player:
                 found |= self._play(some, self._settings.model_copy(update={"max_turns": most}))
         return [found[number] for number in range(len(branches))]
 
+    def play_again(self, branches: Sequence[Branch]) -> list[Trajectory]:
+        """Play branches that keep all turns of their parents under another task's prompt; trajectories in their order.
+
+        Their tokens have the policy version -1: no policy sampled them under this prompt.
+        """
+        found = self._replayed(list(enumerate(branches)), self._settings, version=-1)
+        return [found[number] for number in range(len(branches))]
+
     def was_left(self, trajectory: Trajectory) -> bool:
         """Whether an episode was left after some turns, and could go on."""
         return trajectory.stop_reason == "max_turns" and len(trajectory.turns) < self._settings.max_turns
 
     def _play(self, branches: Sequence[tuple[int, Branch]], settings: Any) -> dict[int, Trajectory]:
+        found = self._replayed(branches, settings)
+        for number, branch in branches:
+            _check(branch, found[number])
+        return found
+
+    def _replayed(
+        self, branches: Sequence[tuple[int, Branch]], settings: Any, version: int | None = None
+    ) -> dict[int, Trajectory]:
+        """Play branches; the kept turns are of the given policy version, or of those that sampled them."""
         found: dict[int, Trajectory] = {}
         with episode_pool(self._engine, self._renderer, settings) as pool:
             for number, branch in branches:
                 if branch.parent is not None:
-                    self._engine.give(number, sampled_turns(branch.parent)[: branch.kept])
+                    turns = sampled_turns(branch.parent)[: branch.kept]
+                    if version is not None:
+                        turns = [turn._replace(versions=(version,) * len(turn.token_ids)) for turn in turns]
+                    self._engine.give(number, turns)
                 pool.begin(number, EpisodeSpec(branch.task, branch.sample, branch.seed, settings.temperature))
             while pool.open:
                 found.update(pool.step())
-        for number, branch in branches:
-            _check(branch, found[number])
         return found
 
 

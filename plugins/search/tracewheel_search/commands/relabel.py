@@ -1,0 +1,72 @@
+"""`tracewheel relabel`: failed episodes become episodes of the tasks that they did solve, for an update on both."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracewheel import Command, Writes
+from tracewheel_search.commands.options import add_episodes, add_profile, as_played, episodes, profile_and_policy
+
+if TYPE_CHECKING:
+    from tracewheel import Card
+
+
+def options(parser: ArgumentParser) -> None:
+    add_profile(parser)
+    add_episodes(parser)
+    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
+
+
+def run(options: Namespace) -> dict[str, Any]:
+    """Write the update's `trajectories.parquet` and `scores.parquet`.
+
+    Raises:
+        DataError: files do not belong together.
+        ConfigError: the episodes are programs of their own.
+    """
+    config, policy = profile_and_policy(options)
+    from tracewheel import RolloutSections, ScoreSections, curated_folder, load_tasks, produce_whole, stage_shown
+    from tracewheel_search.continuing import Player
+    from tracewheel_search.hindsight import relabelled
+
+    curated = curated_folder(options)
+    trajectories, scores = episodes(options)
+    tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
+    taken = {task.fingerprint for split in ("validation", "held_out", "harder") for task in load_tasks(curated, split)}
+    player = Player(RolloutSections.of(config), policy, 16)
+    figures: dict[str, int] = {}
+    with stage_shown("relabel", None):
+        produce_whole(
+            Path(options.out),
+            lambda out: figures.update(relabelled(player, ScoreSections.of(config), trajectories, scores, tasks, taken, out)),
+        )
+    return {"out": options.out, "episodes": len(trajectories), **figures}
+
+
+def card(options: Namespace, result: Mapping[str, Any]) -> Card:
+    """How many failures solved another task."""
+    from tracewheel import Card
+
+    rows = [
+        ("episodes", f"{result['episodes']}, of them {result['failed']} failed"),
+        ("reached another task", f"{result['reached']}"),
+        ("joined the update", f"{result['relabelled']}"),
+    ]
+    files = f"--trajectories {options.out}/trajectories.parquet --scores {options.out}/scores.parquet"
+    weighed = '--set "learner.off_policy={proximal: recompute, correction: truncate}" --set learner.kind=rejection_sampling'
+    command = f"tracewheel stage update {options.config} {files} {weighed} --state {options.state} --reference DIR --out DIR"
+    return Card(f"Hindsight in {options.out}", rows, next=[command])
+
+
+COMMAND = Command(
+    "relabel",
+    "turn failed episodes into episodes of the tasks that they did solve",
+    options,
+    run,
+    card,
+    Writes(("trajectories.parquet", "scores.parquet"), ()),
+)
