@@ -192,7 +192,7 @@ $(STANDARDS)/mcp_sqlite/.installed:
 
 setup-harnesses: $(HARNESSES_INSTALLED)
 
-$(HARNESSES_INSTALLED): constraints-harnesses.txt $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed) $(HARNESS_NPM:%=$(HARNESSES)/%/.installed)
+$(HARNESSES_INSTALLED): constraints-harnesses.txt | $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed) $(HARNESS_NPM:%=$(HARNESSES)/%/.installed)
 	$(PYTHON) -m venv $(HARNESSES)
 	$(HARNESSES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-harnesses.txt openai-agents "pydantic-ai-slim[openai]" langgraph langchain-openai
 	@rm -f $(HARNESSES)/.installed-*
@@ -201,13 +201,11 @@ $(HARNESSES_INSTALLED): constraints-harnesses.txt $(HARNESS_PROGRAMS:%=$(HARNESS
 # Whole programs, each in a folder of its own, named as its recipe (tracewheel/projects/recipes); DSPy, which has none, too.
 $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
 	@mkdir -p $(@D)
-	$(or $(PYTHON_$*),$(PYTHON)) -m venv $(@D) || { echo "no $(PYTHON_$*) (make PYTHON_$*=...), so the recipe $* is not tested" >&2; exit 0; }; $(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE_$*)
-	@touch $@
+	$(or $(PYTHON_$*),$(PYTHON)) -m venv $(@D) || { echo "no $(PYTHON_$*) (make PYTHON_$*=...), so the recipe $* is not tested" >&2; exit 0; }; $(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE_$*) && touch $@
 
 $(HARNESS_NPM:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
 	@mkdir -p $(@D)
-	command -v npm > /dev/null || { echo "npm is missing, so the recipe $* is not tested" >&2; exit 0; }; npm install --silent --no-audit --no-fund --prefix $(@D) $(PACKAGE_$*)
-	@touch $@
+	command -v npm > /dev/null || { echo "npm is missing, so the recipe $* is not tested" >&2; exit 0; }; npm install --silent --no-audit --no-fund --prefix $(@D) $(PACKAGE_$*) && touch $@
 
 setup-federated: setup-plugins $(FEDERATED_INSTALLED)
 

@@ -9,6 +9,7 @@ import sys
 from typing import Literal
 
 import dspy
+from dspy.lm15 import AccessPolicy, ModelSupport, OpenAIChatCompat, ProviderDefinition, register_provider
 from pydantic import BaseModel
 
 
@@ -28,9 +29,10 @@ QUESTIONS = {
 
 def main() -> None:
     task = json.load(sys.stdin)["messages"][-1]["content"]
-    address, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
-    model = dspy.LM("openai/policy", api_base=address, api_key=key, cache=False, num_retries=0)
-    dspy.configure(lm=model, adapter=dspy.JSONAdapter())
+    # Of a model that DSPy does not know it asks for any JSON object, unless it is told that schemas are held to.
+    access = AccessPolicy(provider="gateway", env_keys=("OPENAI_API_KEY",), base_url=os.environ["OPENAI_BASE_URL"])
+    register_provider(ProviderDefinition.chat(access, compat=OpenAIChatCompat()), supports=ModelSupport(response_schema=True))
+    dspy.configure(lm=dspy.LM("gateway/policy", cache=False, num_retries=0), adapter=dspy.JSONAdapter())
     answers = {}
     for name, kind in QUESTIONS.items():
         signature = dspy.Signature({"task": (str, dspy.InputField()), name: (kind, dspy.OutputField())})

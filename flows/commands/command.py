@@ -106,10 +106,12 @@ def find_commands(first: str | None = None) -> list[Command]:
     """The commands by name: the core's, and those of installed wheels.
 
     Args:
-        first: The first word that was typed: where it is one of the core's, only its files are read, and what wheels add to a
-            group of this name (entry points `GROUP-…`).
+        first: The first word that was typed: where it is one of the core's, only its files are read, and of a group what wheels
+            add to it (entry points `GROUP-…`).
     """
     own = own_commands(first.replace("-", "_")) if first else []
+    if own and own[0].name == first:
+        return own
     points = [point for point in entry_points(group=WHEELS) if not own or point.name.startswith(f"{first}-")]
     found = {command.name: command for command in own or own_commands()}
     for point in points:

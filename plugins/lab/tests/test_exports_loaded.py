@@ -1,5 +1,9 @@
-"""Exports loaded by vLLM give the greedy answers of PEFT's own model."""
+"""Exports loaded by vLLM, and by llama.cpp in an environment of its own, give the greedy answers of PEFT's own model.
 
+For llama.cpp set TRACEWHEEL_LLAMA to the Python of an environment that has `xllamacpp`, or install that beside Tracewheel.
+"""
+
+import importlib.util
 import json
 import os
 import random
@@ -35,6 +39,30 @@ if __name__ == "__main__":
     done = llm.generate(prompts, greedy, lora_request=lora, use_tqdm=False)
     json.dump([list(one.outputs[0].token_ids) for one in done], open(sys.argv[4], "w"))
 """
+LLAMA = """
+import json, os, sys, urllib.request
+import xllamacpp
+
+def ask(path, **body):
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request, timeout=300))
+
+asked = json.load(open(sys.argv[2]))
+settings = xllamacpp.CommonParams()
+settings.model.path, settings.n_ctx, settings.n_parallel, settings.n_gpu_layers = sys.argv[1], 2048, 1, 0
+settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+settings.warmup, settings.port = False, 0
+server = xllamacpp.Server(settings)
+greedy = {"n_predict": asked["length"], "temperature": 0, "samplers": ["top_k"], "top_k": 1, "return_tokens": True}
+made = {
+    "ids": [ask("/tokenize", content=text, add_special=False, parse_special=True)["tokens"] for text in asked["texts"]],
+    "answers": [ask("/completion", prompt=ids, cache_prompt=False, **greedy)["tokens"] for ids in asked["prompts"]],
+}
+with open(sys.argv[3], "w") as file:
+    json.dump(made, file)
+os._exit(0)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +77,7 @@ def asked(base):
     draw, renderer = random.Random(5), load_renderer(base, "hermes")
     tasks = [make_task(FAMILIES[n % len(FAMILIES)], 1 + n % 2, draw) for n in range(PROMPTS)]
     prompts = [list(map(int, renderer.prompt_ids([{"role": "user", "content": task.prompt}], TOOLS))) for task in tasks]
-    return {"prompts": prompts, "length": LENGTH, "end": 258}
+    return {"prompts": prompts, "texts": [renderer.decode(ids) for ids in prompts], "length": LENGTH, "end": 258}
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +119,19 @@ def test_vllm_answers_as_peft(form, adapter, base, asked, expected, tmp_path):
     out = exported(adapter, base, form, tmp_path / "out")
     given = (base, out) if form == "adapter" else (out, "")
     assert answered(sys.executable, VLLM, tmp_path, asked, *given, **QUIET, **environment(in_process=True)) == expected
+
+
+def test_llama_cpp_answers_as_peft_and_reads_texts_alike(adapter, base, asked, expected, tmp_path):
+    python = os.environ.get("TRACEWHEEL_LLAMA") or (sys.executable if importlib.util.find_spec("xllamacpp") else None)
+    if python is None:
+        pytest.skip("no xllamacpp: set TRACEWHEEL_LLAMA to the Python of an environment that has it")
+    merged, gguf = exported(adapter, base, "merged", tmp_path / "merged"), tmp_path / "tiny.gguf"
+    assert main(["export-gguf", str(merged), "--out", str(gguf)]) == 0
+    made = answered(python, LLAMA, tmp_path, asked, gguf)
+    assert made["ids"] == asked["prompts"]
+    assert [words(ids, asked) for ids in made["answers"]] == [words(ids, asked) for ids in expected]
+
+
+def words(ids, asked):
+    """An answer without the token that ends it, which llama.cpp does not return."""
+    return ids[: ids.index(asked["end"])] if asked["end"] in ids else ids

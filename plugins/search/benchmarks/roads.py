@@ -16,8 +16,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,13 +237,12 @@ def _new(folder: Path) -> Path:
     return folder
 
 
-@contextmanager
-def known_cells(path: Path, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def known_cells(path: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """The file of cells, to add to; one that was played with other settings is refused."""
-    known = json.loads(path.read_text()) if path.is_file() else {"asked": asked, "cells": {}}
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"asked": asked, "cells": {}}
     if known["asked"] != asked:
         raise SystemExit(f"{path}: was played with {known['asked']}, and now {asked} is asked for: name another --out")
-    yield known
+    return known
 
 
 def main(words: list[str] | None = None) -> None:
@@ -260,20 +258,20 @@ def main(words: list[str] | None = None) -> None:
     path = options.out / "roads.json"
     asked = {"tokens": options.tokens, "settings": options.settings, "challenger": options.challenger_set}
     work = options.work / content_hash(asked, length=8)
-    with known_cells(path, asked) as known:
-        for seed in options.seeds:
-            done: dict[str, Any] = known["cells"].setdefault(str(seed), {})
-            missing = [road for road in (START, *options.roads) if road not in done]
-            roads = Roads(seed, options.tokens, options.settings, options.challenger_set, work) if missing else None
-            if roads and not (roads.work / "warm-start" / "held_out").is_dir():
-                missing = [START, *(road for road in missing if road != START)]  # the gate needs its evaluation
-            for road in missing:
-                assert roads is not None
-                done[road] = roads.cell(road)
-                options.out.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(known) + "\n")
-                verdict = done[road].get("gate", {}).get("verdict", "")
-                print(f"seed {seed}, {road}: {done[road]['tokens']:,} tokens {verdict}", file=sys.stderr, flush=True)
+    known = known_cells(path, asked)
+    for seed in options.seeds:
+        done: dict[str, Any] = known["cells"].setdefault(str(seed), {})
+        missing = [road for road in (START, *options.roads) if road not in done]
+        roads = Roads(seed, options.tokens, options.settings, options.challenger_set, work) if missing else None
+        if roads and not (roads.work / "warm-start" / "held_out").is_dir():
+            missing = [START, *(road for road in missing if road != START)]  # the gate needs its evaluation
+        for road in missing:
+            assert roads is not None
+            done[road] = roads.cell(road)
+            options.out.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(known) + "\n")
+            verdict = done[road].get("gate", {}).get("verdict", "")
+            print(f"seed {seed}, {road}: {done[road]['tokens']:,} tokens {verdict}", file=sys.stderr, flush=True)
     text = page(known, START)
     path.with_suffix(".md").write_text(text)
     print(text)
