@@ -3,7 +3,7 @@
 A challenger that passes the screen on the night's held-out tasks waits as candidate. Its confirmation plays it beside the
 policy to beat on fresh tasks, those of the reserve on which it was not screened, and looks after each night at all of them
 together, by the gate's own conditions. A confirmation has one level, which its looks spend by a function of the share of the
-planned tasks that they see (Lan and DeMets 1983, for O'Brien and Fleming's boundary); `docs/gate.md` derives the error.
+planned tasks that they see (Lan and DeMets 1983, for O'Brien and Fleming's boundary; derived in `benchmarks/results/gate.md`).
 """
 
 from __future__ import annotations

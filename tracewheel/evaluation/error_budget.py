@@ -3,7 +3,7 @@
 Each look at a challenger, and each confirmation of a candidate, tests at its own level, and the levels of any 365 days sum to
 at most the budget. By the union bound the probability of a false promotion in a year is then at most the budget, whatever the
 dependence between them: they may reuse the same held-out tasks, and each challenger may descend from the one before.
-`docs/gate.md` has the derivation, and what the other promises cost.
+`benchmarks/results/gate.md` has the derivation, `docs/gate.md` what the other promises cost.
 """
 
 from __future__ import annotations

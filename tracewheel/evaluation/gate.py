@@ -1,6 +1,6 @@
 """The gate: promotes a challenger that is significantly better than the baseline and harms no task family.
 
-`docs/gate.md` has the estimand, the tests, the derivation of the error over a year of gates, and their simulated figures.
+`docs/gate.md` has the estimand and the tests, `benchmarks/results/gate.md` the derivation of a year's error, and figures.
 """
 
 from __future__ import annotations
