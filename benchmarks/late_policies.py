@@ -119,7 +119,7 @@ def table_of(results: dict[str, Any]) -> str:
     seeds = f"{len(results)} seeds; success in percent, spreads (standard deviations) in points."
     return (
         f"# Late policies\n\nWritten by `benchmarks/late_policies.py`. {about}\n\n{seeds}\n\n{table(head, rows)}"
-        f"\nHeld out, by iteration:\n\n{table(['policies', 'seed', *map(str, ITERATIONS)], curves)}"
+        f"\n\nHeld out, by iteration:\n\n{table(['policies', 'seed', *map(str, ITERATIONS)], curves)}\n"
     )
 
 

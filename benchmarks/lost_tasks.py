@@ -297,8 +297,8 @@ def table_of(results: dict[str, Any]) -> str:
             both = sorted(of[name].keys() & of.get(BASE, {}).keys())
             if name != BASE and len(both) > 1:
                 differences[f"{name}, at {title}"] = difference_of([of[name][s] for s in both], [of[BASE][s] for s in both])
-        text += f"\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
-    return text
+        text += f"\n\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
+    return f"{text}\n"
 
 
 if __name__ == "__main__":
