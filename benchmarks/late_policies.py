@@ -71,7 +71,8 @@ def played(config: RetrainConfig, shared: Path, work: Path) -> dict[str, dict[st
             of = found.setdefault(str(last), {}).setdefault(str(iteration), {})
             for split in (HELD_OUT, HARDER):
                 out = work / f"evaluated/{iteration:03d}-{last}-{split}"
-                out.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(out, ignore_errors=True)
+                out.mkdir(parents=True)
                 evaluate_split(EvaluateSections.of(config), policy, curated, split, out, samples=0)
                 of[split] = pd.read_parquet(out / RESULTS_FILE)["greedy"].astype(float).tolist()
             print(f"{work.name}, {iteration}, average of {last}: {fmean(of[HELD_OUT]):.3f}", file=sys.stderr, flush=True)
@@ -82,7 +83,7 @@ def averaged(adapters: list[Path], out: Path) -> Path:
     """The adapter whose products are nearest to the mean of the adapters' products."""
     if len(adapters) == 1:
         return adapters[0]
-    shutil.copytree(adapters[-1], out, dirs_exist_ok=True)
+    shutil.copytree(adapters[-1], out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("probe*"))  # of other weights
     weights = [load_file(folder / WEIGHTS) for folder in adapters]
     for name in [name for name in weights[0] if A in name]:
         partner = name.replace(A, B)

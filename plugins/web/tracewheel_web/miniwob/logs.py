@@ -24,7 +24,7 @@ from tracewheel_web.miniwob.paper import PAGES
 from tracewheel_web.scripted import Agent, Seen
 
 # Tasks of a page that recur, how often, of how many users; tasks that do not.
-RECURRING, ATTEMPTS, USERS, ONE_OFF = 8, 4, 16, 12
+RECURRING, ATTEMPTS, USERS, ONE_OFF = 8, 4, 16, 27
 AT_ONCE = 6
 MODEL = "web-agent-2026-11"
 HELD_OUT_PAGES = ("click-scroll-list", "enter-password")  # no log and no base text is of them
