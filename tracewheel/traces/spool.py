@@ -1,4 +1,4 @@
-"""Spans and requests on disk, grouped by trace once all files are read, as its parts may be in several files."""
+"""Parts of groups, and requests, on disk until all files are read, as those of one trace may be in several files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ HASH_BYTES = 16
 EQUALS_COMPARED = 64
 
 
-class SpanGroup(NamedTuple):
-    """The spans of one trace, as bytes. Place and offset are those of the first; `origin` is where all of them lie."""
+class Group(NamedTuple):
+    """The parts of one group, as bytes. Place and offset are those of the first; `origin` is where all of them lie."""
 
-    trace_id: str
+    reader: str
+    id: str
     raws: list[bytes]
     place: Place
     offset: int
@@ -29,7 +30,7 @@ class SpanGroup(NamedTuple):
 
 
 class Spool:
-    """Spans by trace id, in bounded memory.
+    """Parts by their reader and group, in bounded memory.
 
     SQLite's temporary database is an unnamed file that vanishes with the process, even when that is killed: text that is
     not redacted yet never has a name on the disk.
@@ -40,16 +41,16 @@ class Spool:
         self._database.execute(f"PRAGMA cache_size = -{MEMORY_KIB}")
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute(
-            "CREATE TABLE spans (trace_id TEXT, raw BLOB, file TEXT, line INTEGER, start INTEGER, size INTEGER)"
+            "CREATE TABLE parts (reader TEXT, id TEXT, raw BLOB, file TEXT, line INTEGER, start INTEGER, size INTEGER)"
         )
         self.requests = RequestTable(self._database)
-        self._rows: list[tuple[str, bytes, str, int, int, int]] = []
+        self._rows: list[tuple[str, str, bytes, str, int, int, int]] = []
         self.is_empty = True
 
-    def add(self, trace_id: str, raw: bytes, stretch: Stretch) -> None:
-        """Add a span, which lies in a stretch of a log."""
+    def add(self, reader: str, group: str, raw: bytes, stretch: Stretch) -> None:
+        """Add a part of a group of this reader, which lies in a stretch of a log."""
         self.is_empty = False
-        self._rows.append((trace_id, raw, *stretch))
+        self._rows.append((reader, group, raw, *stretch))
         if len(self._rows) >= ROWS_PER_WRITE:
             self._write()
 
@@ -58,21 +59,21 @@ class Spool:
         self.is_empty = False
         self.requests.add(request, raw, stretch)
 
-    def groups(self) -> Iterator[SpanGroup]:
-        """The traces in the order of their first spans; each trace's spans in the order they were read."""
+    def groups(self) -> Iterator[Group]:
+        """The groups in the order of their first parts; each one's parts in the order they were read."""
         self._write()
-        self._database.execute("CREATE INDEX IF NOT EXISTS by_trace ON spans (trace_id)")
-        ids = self._database.execute("SELECT trace_id, MIN(rowid) AS first FROM spans GROUP BY trace_id ORDER BY first")
-        for trace_id, _ in ids:
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_group ON parts (reader, id)")
+        found = self._database.execute("SELECT reader, id, MIN(rowid) AS first FROM parts GROUP BY reader, id ORDER BY first")
+        for *key, _ in found:
             rows = self._database.execute(
-                "SELECT raw, file, line, start, size FROM spans WHERE trace_id = ? ORDER BY rowid", (trace_id,)
+                "SELECT raw, file, line, start, size FROM parts WHERE reader = ? AND id = ? ORDER BY rowid", key
             ).fetchall()
             _, file, line, offset, _ = rows[0]
             origin = origin_of(Stretch(*row[1:]) for row in rows)
-            yield SpanGroup(trace_id, [row[0] for row in rows], Place(file, line), offset, origin)
+            yield Group(*key, [row[0] for row in rows], Place(file, line), offset, origin)
 
     def _write(self) -> None:
-        self._database.executemany("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?)", self._rows)
+        self._database.executemany("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", self._rows)
         self._rows = []
 
     def __enter__(self) -> Spool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     LoggedRequest,
     Place,
@@ -25,8 +24,8 @@ from tracewheel import (
     object_field,
     parsed_json,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "bedrock"
 BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint", "guardContent"}

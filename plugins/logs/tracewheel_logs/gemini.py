@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     LoggedRequest,
     Place,
     RawTrace,
@@ -22,8 +21,8 @@ from tracewheel import (
     message_list,
     object_field,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "gemini"
 ROLES = ("user", "model", "function", "tool", "system", None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     Part,
     Place,
     RawTrace,
@@ -25,6 +24,7 @@ from tracewheel import (
     text_field,
     time_text,
 )
+from tracewheel_logs.dialogue import Dialogue
 from tracewheel_logs.gemini import read_contents
 
 FORMAT = "google_adk"

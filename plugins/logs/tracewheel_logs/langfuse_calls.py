@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    ModelCall,
-    ToolRun,
     as_chat,
     as_text,
     as_tools,
@@ -23,6 +21,7 @@ from tracewheel import (
     parsed_json,
 )
 from tracewheel_logs import gemini
+from tracewheel_logs.model_calls import ModelCall, ToolRun
 
 ATTRIBUTES_OF_TOOLS = ("gen_ai.tool.definitions", "ai.prompt.tools")
 ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason")

@@ -10,35 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Conversation,
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
-    Span,
-    SpanConventions,
-    ToolRun,
     Trace,
     as_chat,
     as_text,
     as_tools,
     build_trace,
-    first_text,
-    join_calls,
-    judge_of,
     list_field,
     nanoseconds,
     object_field,
-    outcome_of,
     parsed_json,
-    read_span,
-    scores_info,
-    spans_in_order,
     text_field,
     time_text,
 )
+from tracewheel_logs.model_calls import Conversation, ModelCall, ToolRun, join_calls
+from tracewheel_logs.scores import LoggedScore, judge_of, outcome_of, scores_info
+from tracewheel_logs.spans import Span, SpanConventions, first_text, read_span, spans_in_order
 
 FORMAT = "mlflow"
 KIND = "mlflow.spanType"

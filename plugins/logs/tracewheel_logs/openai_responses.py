@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -30,9 +29,9 @@ from tracewheel import (
     reward_field,
     text_field,
     time_text,
-    unreadable,
     with_ending,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     Place,
     RawTrace,
     Reader,
@@ -22,8 +21,8 @@ from tracewheel import (
     read_parts,
     text_field,
     time_text,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "opencode"
 SILENT = {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask"}

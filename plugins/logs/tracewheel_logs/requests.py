@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     LoggedRequest,
     Place,
@@ -38,6 +37,7 @@ from tracewheel import (
     tie_calls,
     with_ending,
 )
+from tracewheel_logs.dialogue import Dialogue
 from tracewheel_logs.openai_responses import read_response_items
 from tracewheel_logs.streams import is_stream, response_of_events, response_of_stream
 

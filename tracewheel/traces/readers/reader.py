@@ -77,8 +77,7 @@ class Reader:
         recognises: Whether a JSON value is a record of this format, or part of one. Never raises.
         read: The trace of a record, or of the list of its parts. Raises only `InvalidRecord`.
         gathers: What makes up one record: a JSON object, the elements of one JSON list, the lines of one file (a session), the
-            spans with one trace id, the parts of any records and files that are of one group, or the requests that continue
-            one another.
+            parts of any records and files that are of one group, or the requests that continue one another.
         signs: How specific the signs are that `recognises` looks for.
         is_whole: Of a reader that gathers a list: whether the elements are one trace of this format. None: the first decides.
         parts: Of a reader that gathers groups: the parts of a record, each with its group's id. Raises only `InvalidRecord`.
@@ -96,7 +95,7 @@ class Reader:
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[[Any, Place], Trace]
-    gathers: Literal["record", "list", "lines", "trace id", "group", "request"] = "record"
+    gathers: Literal["record", "list", "lines", "group", "request"] = "record"
     signs: Signs = Signs.SHAPE
     is_whole: Callable[[list[Any]], bool] | None = None
     parts: Callable[[Any], list[tuple[str, Any]]] | None = None
