@@ -123,8 +123,9 @@ def _model_call(span: Span) -> ModelCall:
     offered = sent or as_tools(_attribute(span, "mlflow.chat.tools"))
     model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
     whole = _attribute(span, "mlflow.chat.messages")
-    messages = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
-    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, offered, span.ended)
+    said = as_chat(whole if isinstance(whole, list) else inputs)
+    replied = [] if isinstance(whole, list) else as_chat(outputs, "assistant")
+    return ModelCall(span.start, said, replied, model if isinstance(model, str) else None, offered, span.ended)
 
 
 def _joined_outputs(spans: list[Span]) -> list[dict[str, Any]]:

@@ -79,9 +79,14 @@ def _is_envelope(value: Any) -> bool:
     return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in ENVELOPE_KEYS)
 
 
+def _is_one(value: Any) -> bool:
+    """Whether a value is a span or the record of an event in one."""
+    return is_span(value) or is_event(value)
+
+
 def _is_exported(value: Any) -> bool:
     """Whether a value is a span, the record of an event in one, or an export of them."""
-    return is_span(value) or _is_envelope(value) or is_event(value)
+    return _is_one(value) or _is_envelope(value)
 
 
 def is_span(value: Any) -> bool:
@@ -288,10 +293,10 @@ def span_reader(name: str, *known: SpanConventions) -> Reader:
         exported = value if isinstance(value, list) else [value]
         found = [span for one in exported for span in span_values(one) or [one]]
         # What is no span is a group of its own, so that it alone goes to quarantine.
-        return [(_id(span, TRACE_KEYS) if is_span(span) or is_event(span) else content_hash(span), span) for span in found]
+        return [((_is_one(span) and _id(span, TRACE_KEYS)) or content_hash(span), span) for span in found]
 
     def read(values: Any, place: Place) -> Trace:
-        if not (is_span(values[0]) or is_event(values[0])):
+        if not _is_one(values[0]):
             if _is_envelope(values[0]):
                 raise InvalidRecord("no messages", "the export holds no spans, and no records of GenAI events in spans")
             raise InvalidRecord("unknown format", "a span needs a name, its id and its trace's id")
