@@ -19,6 +19,10 @@ PUBLIC = {
         "Command",
         "FileOut",
     ),
+    "flows.commands.compare": (
+        "format_options",
+        "in_format",
+    ),
     "flows.console.arguments": (
         "curated_folder",
         "folder_of",
@@ -40,6 +44,11 @@ PUBLIC = {
         "Played",
         "WheelStage",
     ),
+    "tasks.afterwards.reproduction": (
+        "begin_again",
+        "lineage_here",
+        "make_again",
+    ),
     "tasks.engine.run": (
         "Policy",
         "Run",
@@ -48,6 +57,7 @@ PUBLIC = {
         "Context",
         "stage_task",
     ),
+    "tasks.engine.stage_code": ("stage_files",),
     "tasks.records.audit": ("note_audit",),
     "tasks.tracking.log_run": ("log_run",),
     "tasks.tracking.registry": ("fetch_registered",),
@@ -61,6 +71,10 @@ PUBLIC = {
         "without",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
+    "tracewheel.comparison.differences": (
+        "setting_differences",
+        "value_differences",
+    ),
     "tracewheel.comparison.document": ("Section", "Table"),
     "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
@@ -104,6 +118,7 @@ PUBLIC = {
         "InfrastructureError",
         "InputError",
         "LeakError",
+        "NotReproduced",
         "SamplerMismatchError",
         "SecretError",
         "TimeLimitError",

@@ -43,6 +43,7 @@ WHEELS = {
     "merge": "lab",
     "preview": "lab",
     "prompt": "prompts",
+    "runs reproduce": "lab",
     "sandbox": "worlds",
     "search": "search",
     "self-play": "selfplay",
