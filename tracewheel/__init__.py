@@ -334,7 +334,10 @@ PUBLIC = {
         "read_parts",
         "tool_call",
     ),
-    "tracewheel.traces.readers.conversation": ("message_key",),
+    "tracewheel.traces.readers.conversation": (
+        "history_hashes",
+        "message_key",
+    ),
     "tracewheel.traces.readers.dialects": (
         "ROLE_NAMES",
         "as_chat",
@@ -355,12 +358,10 @@ PUBLIC = {
     "tracewheel.traces.readers.openai": ("openai_messages",),
     "tracewheel.traces.readers.plugins": ("TraceReader",),
     "tracewheel.traces.readers.reader": (
-        "LoggedRequest",
         "Part",
         "Place",
         "RawTrace",
         "Reader",
-        "RequestBodies",
         "SessionLine",
         "Signs",
     ),

@@ -10,6 +10,7 @@ from typing import Any
 
 PUBLIC = {
     "tracewheel_logs.dialogue": ("Dialogue", "unreadable"),
+    "tracewheel_logs.logged_request": ("LoggedRequest", "RequestBodies"),
     "tracewheel_logs.model_calls": ("Conversation", "ModelCall", "ToolRun", "join_calls"),
     "tracewheel_logs.otel": ("identity_keys", "of_agent"),
     "tracewheel_logs.scores": ("LoggedScore", "judge_of", "judged_of", "outcome_of", "scores_info"),

@@ -9,11 +9,9 @@ from typing import Any
 
 from tracewheel import (
     InvalidRecord,
-    LoggedRequest,
     Place,
     RawTrace,
     Reader,
-    RequestBodies,
     Signs,
     Trace,
     as_text,
@@ -26,6 +24,7 @@ from tracewheel import (
     text_field,
 )
 from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 
 FORMAT = "bedrock"
 BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint", "guardContent"}

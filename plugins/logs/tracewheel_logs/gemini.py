@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    LoggedRequest,
     Place,
     RawTrace,
     Reader,
-    RequestBodies,
     Trace,
     as_tools,
     build_trace,
@@ -23,6 +21,7 @@ from tracewheel import (
     text_field,
 )
 from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 
 FORMAT = "gemini"
 ROLES = ("user", "model", "function", "tool", "system", None)

@@ -43,7 +43,7 @@ class LogReader:
 
     Args:
         format: A format's name, or "auto".
-        spool: Collects the parts of groups, and requests.
+        spool: Collects the parts of groups.
         own: Readers of the user's own, which are tried first.
         fields: Paths of fields, as in `ingest.fields`.
         said: Takes the lines that are no conversation but say how one ended; by default they are passed over.
@@ -59,10 +59,9 @@ class LogReader:
     ) -> None:
         own, self._said = tuple(own), said
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
-        self._requests = next((reader for reader in readers if reader.gathers == "request"), None)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
         self._format, self._spool = format, spool
-        self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
+        self._records = [reader for reader in readers if reader.gathers in ("record", "group")]
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
         self._usual = self._reads_openai = openai.READER in readers and not own  # never with fields
@@ -188,14 +187,6 @@ class LogReader:
         except InvalidRecord as error:
             yield quarantined(piece, file, error)
             return
-        archived = self._requests.entries(value) if self._requests and self._requests.entries else None
-        if archived is not None:
-            for entry in archived:
-                yield from self._spool_request(entry, piece, file, orjson.dumps(entry))
-            return
-        if reader is not None and reader is self._requests:
-            yield from self._spool_request(value, piece, file)
-            return
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
             known = "no reader knows" if self._format == AUTO else f"the reader of {self._format} does not know"
@@ -245,17 +236,6 @@ class LogReader:
             return True
         return reader is not None and reader.signs == Signs.OWN
 
-    def _spool_request(self, value: dict[str, Any], piece: Piece, file: str, raw: bytes = b"") -> Iterator[Quarantined]:
-        """Spool a request, which is the piece, or `raw` in it."""
-        raw = raw or piece.raw
-        assert self._requests is not None and self._requests.request is not None
-        try:
-            request = self._requests.request(value)
-        except InvalidRecord as error:
-            yield quarantined(piece._replace(raw=raw), file, error)
-            return
-        self._spool.add_request(request, raw, Stretch.of(file, piece))
-
     def _spool_parts(self, reader: Reader, value: Any, piece: Piece, file: str) -> Iterator[Quarantined]:
         assert reader.parts is not None
         try:
@@ -269,19 +249,14 @@ class LogReader:
             self._spool.add(reader.name, f"{of_file}{group}", raw, Stretch.of(file, piece))
 
     def spooled(self) -> Iterator[tuple[Group | None, Trace | Quarantined]]:
-        """Read the traces in the spool: those of requests, then those of groups, which come with their parts.
+        """Read the traces in the spool: those told apart by their contents, then those of groups, which come with their parts.
 
         Call it after all files are read.
         """
-        for chain in self._spool.requests.chains():
-            piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
-            values = [orjson.loads(raw) for raw in chain.raws]
-            self._of_several = chain.origin
-            assert self._requests is not None
-            yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
-        for group in self._spool.groups():
+        chains = {name: reader.chains for name, reader in self._groups.items() if reader.chains is not None}
+        for group in self._spool.groups(chains):
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
-            chosen = self._groups[group.reader]
+            chosen, known = self._groups[group.reader], None if group.reader in chains else group
             self._of_several = group.origin
             values = [orjson.loads(raw) for raw in group.raws]
             try:
@@ -289,10 +264,10 @@ class LogReader:
                 for line in stated or ():
                     self._said(statement_of(line, group.place.file, group.place.line))
             except InvalidRecord as error:
-                yield group, quarantined(piece, group.place.file, error)
+                yield known, quarantined(piece, group.place.file, error)
                 continue
             if stated is None:
-                yield group, read_or_quarantine(chosen, values, piece, group.place.file)
+                yield known, read_or_quarantine(chosen, values, piece, group.place.file)
 
 
 def given_fields(trace: Trace, record: Any, paths: Mapping[str, str]) -> Trace:
