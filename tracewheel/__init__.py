@@ -106,7 +106,6 @@ PUBLIC = {
     ),
     "tracewheel.core.endings": (
         "ending",
-        "failed_by",
         "with_ending",
     ),
     "tracewheel.core.errors": (
@@ -353,7 +352,6 @@ PUBLIC = {
         "object_field",
         "reward_field",
         "text_field",
-        "time_text",
     ),
     "tracewheel.traces.readers.openai": ("openai_messages",),
     "tracewheel.traces.readers.plugins": ("TraceReader",),

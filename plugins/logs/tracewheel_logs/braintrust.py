@@ -18,13 +18,13 @@ from tracewheel import (
     as_chat,
     as_tools,
     build_trace,
-    failed_by,
     nanoseconds,
     object_field,
     text_field,
 )
 from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "braintrust"
 

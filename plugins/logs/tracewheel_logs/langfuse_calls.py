@@ -12,7 +12,6 @@ from tracewheel import (
     as_text,
     as_tools,
     ending,
-    failed_by,
     list_field,
     message_key,
     nanoseconds,
@@ -22,6 +21,7 @@ from tracewheel import (
 )
 from tracewheel_logs import gemini
 from tracewheel_logs.model_calls import ModelCall, ToolRun
+from tracewheel_logs.values import failed_by
 
 ATTRIBUTES_OF_TOOLS = ("gen_ai.tool.definitions", "ai.prompt.tools")
 ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason")

@@ -20,7 +20,6 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    failed_by,
     list_field,
     nanoseconds,
     object_field,
@@ -32,6 +31,7 @@ from tracewheel import (
 from tracewheel_logs.langchain import flat, is_conversation, read_messages
 from tracewheel_logs.model_calls import Conversation, ModelCall, ToolRun, join_calls
 from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "langsmith"
 KINDS = ("chain", "llm", "tool", "retriever", "embedding", "prompt", "parser")

@@ -24,11 +24,11 @@ from tracewheel import (
     object_field,
     parsed_json,
     text_field,
-    time_text,
 )
 from tracewheel_logs.model_calls import Conversation, ModelCall, ToolRun, join_calls
 from tracewheel_logs.scores import LoggedScore, judge_of, outcome_of, scores_info
 from tracewheel_logs.spans import Span, SpanConventions, first_text, read_span, spans_in_order
+from tracewheel_logs.values import time_text
 
 FORMAT = "mlflow"
 KIND = "mlflow.spanType"

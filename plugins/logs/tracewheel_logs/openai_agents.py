@@ -18,7 +18,6 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    failed_by,
     list_field,
     nanoseconds,
     object_field,
@@ -27,6 +26,7 @@ from tracewheel import (
 from tracewheel_logs.dialogue import Dialogue
 from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.openai_responses import read_response_items
+from tracewheel_logs.values import failed_by
 
 FORMAT = "openai_agents"
 OBJECTS = ("trace", "trace.span")

@@ -28,7 +28,6 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    failed_by,
     object_field,
     parsed_json,
     read_parts,
@@ -43,6 +42,7 @@ from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 from tracewheel_logs.openai_responses import read_response_items
 from tracewheel_logs.request_chains import RequestTable
 from tracewheel_logs.streams import is_stream, response_of_events, response_of_stream
+from tracewheel_logs.values import failed_by
 
 FORMAT = "requests"
 PAIRS = (("request", "response"), ("request_body", "response_body"))

@@ -25,14 +25,13 @@ from tracewheel import (
     build_trace,
     content_hash,
     ending,
-    failed_by,
     nanoseconds,
     object_field,
     parsed_json,
-    time_text,
 )
 from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.scores import MODEL, LoggedScore, judge_of, outcome_of, scores_info
+from tracewheel_logs.values import failed_by, time_text
 
 TRACE_KEYS = ("traceId", "trace_id", "traceID")
 SPAN_KEYS = ("spanId", "span_id", "spanID")

@@ -19,7 +19,6 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    failed_by,
     list_field,
     nanoseconds,
     object_field,
@@ -31,6 +30,7 @@ from tracewheel_logs.gemini import is_whole, read_contents
 from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.openai_responses import read_response_items
 from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "weave"
 MARKS = {"op_name", "trace_id", "started_at", "inputs"}

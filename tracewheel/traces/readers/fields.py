@@ -246,17 +246,6 @@ def list_field(record: dict[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def time_text(nanoseconds: int | None) -> str | None:
-    """A time in nanoseconds since 1970 as ISO 8601 text."""
-    if nanoseconds is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 1_000_000_000 // 1000:06d}Z"
-
-
 def nanoseconds(value: Any) -> int:
     """A logged time in nanoseconds since 1970. The log has a number, its text, [seconds, nanoseconds], or ISO 8601."""
     if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
