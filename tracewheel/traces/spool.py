@@ -67,10 +67,10 @@ class Spool:
                 yield _group(reader, "", [self._database.execute(one, (number,)).fetchone() for number in numbers])
         self._database.execute("CREATE INDEX IF NOT EXISTS by_group ON parts (reader, id)")
         found = self._database.execute("SELECT reader, id, MIN(rowid) AS first FROM parts GROUP BY reader, id ORDER BY first")
-        for *key, _ in found:
-            if key[0] not in chains:
+        for reader, name, _ in found:
+            if reader not in chains:
                 of_key = f"SELECT {columns} FROM parts WHERE reader = ? AND id = ? ORDER BY rowid"
-                yield _group(*key, self._database.execute(of_key, key).fetchall())
+                yield _group(reader, name, self._database.execute(of_key, (reader, name)).fetchall())
 
     def _write(self) -> None:
         self._database.executemany("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", self._rows)
