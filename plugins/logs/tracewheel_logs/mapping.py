@@ -70,11 +70,7 @@ class MappingReader:
 
     @staticmethod
     def check(args: dict[str, Any]) -> None:
-        """Check the options when a profile is read.
-
-        Raises:
-            ValueError: they are no mapping; the message names each wrong key.
-        """
+        """Check the options when a profile is read; a `ValueError` names each wrong key."""
         checked_mapping(args)
 
     def __init__(self, **options: Any) -> None:
