@@ -44,6 +44,7 @@ WHEELS = {
     "preview": "lab",
     "prompt": "prompts",
     "relabel": "search",
+    "runs reproduce": "lab",
     "sandbox": "worlds",
     "search": "search",
     "self-play": "selfplay",

@@ -1,1 +1,1 @@
-"""What is done to finished runs: forgetting, reproduction, data versions."""
+"""What is done to finished runs: forgetting, making again, targets of lineage."""

@@ -12,24 +12,22 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tasks.afterwards.checkout import Code
-from tasks.afterwards.data_versions import parents_of
 from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
 from tasks.engine.reading import FOLDER as INGESTED
 from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, entries_of, is_waiting, read_ledger
 from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
 from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 from tracewheel.core.machine import NUMERIC_VARIABLES
@@ -38,8 +36,8 @@ from tracewheel.core.store import FACTS, Store, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.candidate import ENDED
 from tracewheel.policy.adapters import ADAPTER
-from tracewheel.traces.forgotten import FORGOTTEN_FILE
-from tracewheel.traces.snapshot import Snapshot
+from tracewheel.traces.forgotten import FORGOTTEN_FILE, read_forgotten
+from tracewheel.traces.snapshot import LogSlices, Snapshot, placed
 
 PROFILE, WORK = "profile.yaml", "work"
 DONE = (0, 3)
@@ -48,25 +46,78 @@ GRACE_SECONDS = 120
 LAST_LINES = 15
 
 
-@dataclass(frozen=True)
-class Again:
-    """How a run was made again.
+def begin_again(run: FinishedRun, out: Path, folder: Path, further: Sequence[str] = ()) -> list[str]:
+    """Write the profile and the work folder in `out`; returns sentences about what differs from the run's beginning.
 
-    Attributes:
-        run: Its record.
-        exit_code: Of `tracewheel retrain`.
-        stopped: Whether it was stopped after the last stage that was asked for.
-        says: The last lines that it said.
+    Args:
+        run: The finished run.
+        out: An empty folder.
+        folder: From which the profile's paths will be read.
+        further: Files and folders in which the logs may lie, besides those that the profile names.
+
+    Raises:
+        DataError: a log or a parent of the run is lost or is not what it was.
     """
+    logs, says = bring_logs(run, folder, further)
+    return [*says, *prepare(run, out, logs)]
 
-    run: FinishedRun
-    exit_code: int
-    stopped: bool
-    says: str
+
+def bring_logs(run: FinishedRun, folder: Path, further: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Find the exact bytes of the logs that a run has read.
+
+    Args:
+        folder: The working folder in the clone.
+        further: Files and folders to look in besides those that the profile names.
+
+    Returns:
+        Paths for `ingest.paths`, from the clone's folder; and sentences.
+
+    Raises:
+        DataError: a log was changed or is gone, or somebody was forgotten since.
+    """
+    record = run.record.snapshot
+    if record is None:
+        raise DataError(f"{run.record.path}: an earlier version made the run, and did not record what it read of the logs")
+    snapshot = Snapshot.from_record(record)
+    if not read_forgotten(run.work_dir).hashes <= snapshot.forgotten.hashes:
+        raise DataError(
+            f"run {run.run_id} is not made again: somebody was forgotten since, whose records it read (forgotten.json of "
+            f"{run.work_dir}); a run on the logs as they are now leaves them out"
+        )
+    paths = list(run.settings["ingest"]["paths"])
+    own = [path if Path(path).is_absolute() else str(folder / path) for path in paths]
+    here = [str(Path(path).absolute()) for path in paths]
+    tried = [(paths, own, "")]
+    if here != own:
+        tried.append((here, here, "the logs of the clone are not those of the run; the ones that lie here hold its bytes"))
+    if further:
+        away = [str(Path(path).absolute()) for path in further]
+        tried.append((away, away, f"logs: found in {', '.join(further)}"))
+    config = run.config.ingest
+    for recorded, places, says in tried:
+        if placed(snapshot, config.model_copy(update={"paths": tuple(places)})):
+            return recorded, [says] if says else []
+    everywhere = [path for _, places, _ in tried for path in places if Path(path).exists() or has_magic(path)]
+    found = config.model_copy(update={"paths": tuple(dict.fromkeys(everywhere))})
+    if everywhere and placed(snapshot, found):
+        return list(found.paths), ["logs: together from the clone, this folder and --logs"]
+    raise DataError(_lost(snapshot, found, run))
+
+
+def _lost(snapshot: Snapshot, config: IngestConfig, run: FinishedRun) -> str:
+    """Which log is not what it was."""
+    lost: list[LogSlices] = [log for log in snapshot.files if not config.paths or placed(Snapshot((log,)), config) is None]
+    log = lost[0] if lost else snapshot.files[0]
+    part = log.all[0]
+    more = f", and {len(lost) - 1} more logs" if len(lost) > 1 else ""
+    return (
+        f"{log.name}: no log holds the bytes {part.begin} to {log.all[-1].end} that run {run.run_id} has read "
+        f"(SHA-256 {part.sha256[:16]}…){more}: it was changed, rotated or deleted. Bring back a copy (--logs DIR)"
+    )
 
 
 def prepare(run: FinishedRun, out: Path, logs: Sequence[str]) -> list[str]:
-    """Write the profile and the work folder in `out`; returns sentences about what differs from the run's beginning.
+    """Write the profile, which reads these logs, and the work folder; returns sentences, as `begin_again`.
 
     Raises:
         DataError: a parent of the run is lost or is not what it was.
@@ -92,7 +143,8 @@ def prepare(run: FinishedRun, out: Path, logs: Sequence[str]) -> list[str]:
 
 def _bring_parents(run: FinishedRun, work: Path) -> list[str]:
     """Champion, pass rates, splits, gates and who was forgotten, as the run began with them."""
-    start, says = parents_of(run), []
+    begun = run.record.path / START_FILE
+    start, says = read_json(begun) if begun.is_file() else {}, []
     if champion := start.get("champion"):
         weights = weights_of(run.work_dir, champion["digest"])
         if weights is None:
@@ -194,10 +246,16 @@ def _stored(run: FinishedRun, name: str) -> bool:
     return Store(run.store).find(stage, key) is not None
 
 
-def make_again(run: FinishedRun, code: Code, out: Path, *, python: str, stages: int, say: Callable[[str], None]) -> Again:
-    """Run `tracewheel retrain` in the clone until it ends, or until it has made so many stages.
+def make_again(
+    run: FinishedRun, out: Path, folder: Path, *, root: Path, python: str, stages: int, say: Callable[[str], None]
+) -> FinishedRun:
+    """Run `tracewheel retrain` on what `begin_again` wrote, until it ends or has made so many stages; returns its record.
 
     Args:
+        run: The finished run.
+        out: The folder of `begin_again`.
+        folder: Where to run it.
+        root: The folder that holds the package.
         python: The interpreter.
         stages: How many of the run's entries to make; the run is stopped when it asks for the next one.
         say: Gets each line that it says.
@@ -208,8 +266,8 @@ def make_again(run: FinishedRun, code: Code, out: Path, *, python: str, stages: 
     command = [python, "-m", "flows.cli", "retrain", str(out / PROFILE), "--run-dir", str(out / WORK)]
     process = subprocess.Popen(
         command,
-        cwd=code.folder,
-        env=_environment(run, code),
+        cwd=folder,
+        env=_environment(run, root),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -241,17 +299,17 @@ def make_again(run: FinishedRun, code: Code, out: Path, *, python: str, stages: 
             f"the run that was made again has another id ({', '.join(others) or 'none'}): its code reads the profile's "
             "settings or inputs otherwise than the run's did"
         )
-    return Again(made, process.returncode, stopped, said)
+    return made
 
 
-def _environment(run: FinishedRun, code: Code) -> dict[str, str]:
+def _environment(run: FinishedRun, root: Path) -> dict[str, str]:
     """The variables of this process, without Prefect and MLflow servers of the user's, and with the run's numeric settings."""
     users = ("PREFECT_", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
     machine = run.lineage.get("machine") or {}
     if machine:  # a numeric setting of this process that the run did not have would change its bits
         kept = {name: value for name, value in kept.items() if name not in NUMERIC_VARIABLES}
-    return {**kept, **(machine.get("variables") or {}), "PYTHONPATH": str(code.root), "PYTHONUNBUFFERED": "1"}
+    return {**kept, **(machine.get("variables") or {}), "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
 
 
 def _watch(process: subprocess.Popen[str], entries: Path, stages: int, every: int) -> bool:
@@ -276,12 +334,7 @@ def _end(process: subprocess.Popen[str]) -> None:
             process.wait()
 
 
-def interpreter() -> str:
-    """This process's Python."""
-    return sys.executable
-
-
-def lineage_here(run: FinishedRun, python: str, code: Code) -> dict[str, Any]:
+def lineage_here(run: FinishedRun, python: str, root: Path) -> dict[str, Any]:
     """Packages and machine as they are for the run that was made again, in the form of a lineage."""
     names = sorted(run.lineage.get("packages") or {})
     script = (
@@ -298,7 +351,7 @@ def lineage_here(run: FinishedRun, python: str, code: Code) -> dict[str, Any]:
         threads = repr(run.settings.get("threads"))
         done = subprocess.run(
             [python, "-c", script.replace("{}", threads)],
-            env=_environment(run, code),
+            env=_environment(run, root),
             capture_output=True,
             text=True,
             check=True,

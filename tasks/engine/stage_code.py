@@ -1,7 +1,9 @@
-"""The stages by name."""
+"""The stages by name, and the files of their code."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from tasks.engine.stage import StageTask
@@ -19,6 +21,8 @@ from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy
+from tracewheel.config import RetrainConfig
+from tracewheel.core.fingerprint import code_files
 
 TASKS: dict[str, StageTask[Any]] = {
     task.stage: task
@@ -40,3 +44,8 @@ TASKS: dict[str, StageTask[Any]] = {
         decide_gate,
     )
 }
+
+
+def stage_files(stage: str, config: RetrainConfig) -> Iterable[Path]:
+    """The files of code that a stage's key is made of; none of a stage of a wheel."""
+    return code_files(*TASKS[stage].code_of(config).modules).values() if stage in TASKS else ()

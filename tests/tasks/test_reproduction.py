@@ -2,24 +2,21 @@
 
 import json
 from datetime import UTC, datetime
-from typing import get_args
 
 import pytest
 import yaml
 
-from flows.commands.runs.reproduce import STAGES
 from tasks.afterwards import reproduction
-from tasks.afterwards.checkout import Code
-from tasks.afterwards.reproduction import make_again, prepare
-from tasks.engine.stage_code import TASKS
+from tasks.afterwards.reproduction import bring_logs, make_again, prepare
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.comparison.stages import TOLERANCES
-from tracewheel.config.profile import StageName
+from tracewheel.config import load_config
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
-from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.fingerprint import PACKAGE, digest_of
 from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
 from tracewheel.core.store import Store, remove
+from tracewheel.traces.forgotten import Forgotten
+from tracewheel.traces.snapshot import take_snapshot
 
 SNAPSHOT = {"settings": "s", "files": [], "skipped": [], "unfinished": {}, "earlier": None, "forgotten": ["f" * 64]}
 PROFILE = {
@@ -116,10 +113,10 @@ def test_a_run_begins_with_its_candidate_as_it_was_or_without_one_that_had_ended
 def test_the_settings_of_this_process_stay_out(began, tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "this process's")
-    code, lineage = Code(tmp_path, tmp_path, "here", ""), read_json(began.record.path / LINEAGE_FILE)
+    lineage = read_json(began.record.path / LINEAGE_FILE)
     machine = {"machine": {"variables": {"OMP_NUM_THREADS": "2"}}}
     (began.record.path / LINEAGE_FILE).write_text(json.dumps({**lineage, **machine}))
-    found = reproduction._environment(FinishedRun(began.record), code)
+    found = reproduction._environment(FinishedRun(began.record), tmp_path)
     assert (found["OMP_NUM_THREADS"], found["HTTPS_PROXY"]) == ("2", "this process's")
     assert not {"MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & found.keys()
 
@@ -135,13 +132,52 @@ def test_a_lost_parent_is_refused(began, tmp_path):
 
 def test_a_run_that_fails_again_says_its_last_lines(began, tmp_path):
     prepare(began, tmp_path / "out", [])
-    code = Code(tmp_path, tmp_path, "recorded", "", ())
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "cli.py").write_text("print('no such key: rollout.engine'); raise SystemExit(2)")
     with pytest.raises(InfrastructureError, match=r"exit code 2:\n.*no such key"):
-        make_again(began, code, tmp_path / "out", python="python", stages=1, say=lambda line: None)
+        make_again(began, tmp_path / "out", tmp_path, root=tmp_path, python="python", stages=1, say=lambda line: None)
 
 
-def test_every_stage_has_a_module_and_a_tolerance():
-    assert set(STAGES) == set(get_args(StageName)) == set(TOLERANCES)
-    assert set(TASKS) == set(STAGES)
+@pytest.fixture
+def logged(tmp_path, monkeypatch):
+    """A run that has read a log, and the log."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "logs" / "app.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"messages": []}\n' * 3)
+    (tmp_path / "work" / "run").mkdir(parents=True)
+    run = FinishedRun(RunRecord(tmp_path / "work", "run"))
+    config = load_config(PACKAGE.parent / "configs" / "tiny-short.yaml", ["ingest.paths=[logs/app.jsonl]"])
+    (run.record.path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    snapshot = take_snapshot(config.ingest)
+    (run.record.path / "snapshot.json").write_text(json.dumps({"settings": "s", **snapshot.to_record()}))
+    return run, log
+
+
+def test_logs_are_found_by_their_bytes_also_when_they_have_grown_or_moved(logged, tmp_path):
+    run, log = logged
+    (clone := tmp_path / "clone").mkdir()
+    log.write_text(log.read_text() + '{"messages": [1]}\n')
+    paths, says = bring_logs(run, clone, [])
+    assert paths == [str(log)]
+    assert "ones that lie here" in says[0]
+    (away := tmp_path / "away").mkdir()
+    log.rename(away / "renamed.jsonl")
+    assert bring_logs(run, clone, [str(away)])[0] == [str(away)]
+
+
+def test_changed_or_lost_logs_are_refused(logged, tmp_path):
+    run, log = logged
+    log.write_text('{"messages": [2]}\n' * 3)
+    with pytest.raises(DataError, match=r"app.jsonl: no log holds the bytes 0 to 51 .*--logs DIR"):
+        bring_logs(run, tmp_path, [])
+    log.unlink()
+    with pytest.raises(DataError, match="no log holds the bytes"):
+        bring_logs(run, tmp_path, [])
+
+
+def test_who_was_forgotten_since_is_not_read_again(logged, tmp_path):
+    run, _ = logged
+    Forgotten(frozenset({"a" * 64})).write(run.work_dir)
+    with pytest.raises(DataError, match="somebody was forgotten since"):
+        bring_logs(run, tmp_path, [])

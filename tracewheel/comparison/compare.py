@@ -156,7 +156,7 @@ def compare_two(base: FinishedRun, run: FinishedRun, *, policy: str, excerpts: i
             if split == HELD_OUT:
                 found["not_paired"].append(
                     f"no evaluation of {policy} on {split} tasks is known of {' and '.join(missing)}: the store has lost it, "
-                    "the run is not complete, or an earlier version made it and did not write down which one it is"
+                    "or the run is not complete"
                 )
             continue
         weight = 1.0 if sound.greedy_only else float((base.settings.get("gate") or {}).get("greedy_weight", 0.5))

@@ -1,8 +1,4 @@
-"""A finished run as its record and its store have it, also when an earlier version made it.
-
-Which entry of the store is which evaluation is read from the record and from the entries' metadata where they say it. Runs of
-earlier versions do not: there the ledger of gates names the two evaluations that were compared by their digests.
-"""
+"""A finished run as its record and its store have it."""
 
 from __future__ import annotations
 
@@ -18,13 +14,12 @@ from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, RunRecord
 from tracewheel.core.store import FACTS, read_metadata
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
-from tracewheel.evaluation.evaluate import EVALUATION_FILE, RESULTS_FILE
+from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEDGER_FILE = "gates.json"
 RL = "rl"
 EVALUATIONS = ("evaluate", "join")
 
@@ -53,7 +48,7 @@ class StoredEntry:
 
     @property
     def made(self) -> dict[str, Any]:
-        """What it was made from and with; empty for entries of earlier versions."""
+        """What it was made from and with; empty where its facts are lost."""
         found: dict[str, Any] = self.metadata.get("made") or {}
         return found
 
@@ -119,11 +114,11 @@ class FinishedRun:
         """The entries that it asked for, in order; those of specialists follow the first that asks for none of its own.
 
         Raises:
-            DataError: a version that kept no list of them made this run.
+            DataError: the run has not begun.
         """
         files = [self.record.path / ENTRIES_FILE, *sorted(self.record.path.glob(f"specialists/*/{ENTRIES_FILE}"))]
         if not files[0].is_file():
-            raise DataError(f"{files[0]}: no such file; the run has not begun, or an earlier version made it")
+            raise DataError(f"{files[0]}: no such file; the run has not begun")
         names = [name for file in files if file.is_file() for name in file.read_text().split()]
         return tuple(self._entry(name) for name in dict.fromkeys(names))
 
@@ -162,7 +157,7 @@ class FinishedRun:
         return str(self.gate.get("baseline", ""))
 
     def evaluation(self, policy: str, split: str = HELD_OUT) -> StoredEntry | None:
-        """The evaluation of a policy on a split; None where the run made none, or nothing says which it is."""
+        """The evaluation of a policy on a split; None where the run made none, or is not complete."""
         return self._evaluations.get((policy, split))
 
     @property
@@ -172,39 +167,13 @@ class FinishedRun:
 
     @functools.cached_property
     def _evaluations(self) -> dict[tuple[str, str], StoredEntry]:
-        stored = [entry for entry in self.of_stage(*EVALUATIONS) if (entry.path / RESULTS_FILE).is_file()]
-        found: dict[tuple[str, str], StoredEntry] = {}
-        by_name = {entry.name: entry for entry in stored}
-        for policy, splits in (self.lineage.get("evaluations") or {}).items():
-            found |= {(policy, split): by_name[made["entry"]] for split, made in splits.items() if made["entry"] in by_name}
-        if found:
-            return found
-        found |= {(policy, HELD_OUT): entry for policy, entry in self._of_the_gate(stored)}
-        if harder := self._harder_of_rl(stored):
-            found.setdefault((RL, "harder"), harder)
-        return found
-
-    def _of_the_gate(self, stored: list[StoredEntry]) -> Iterator[tuple[str, StoredEntry]]:
-        """The two evaluations that the gate compared, as the ledger of the work folder names them."""
-        by_digest = {entry.digest: entry for entry in stored}
-        path = self.work_dir / LEDGER_FILE
-        gates = read_json(path) if path.is_file() and self.baseline else []
-        for gate in sorted(gates, key=lambda gate: gate.get("run") != self.run_id):
-            ours, _, theirs = str(gate.get("evidence", "")).partition("-")
-            if ours in by_digest and theirs in by_digest:
-                yield self.baseline, by_digest[theirs]
-                yield RL, by_digest[ours]
-                return
-
-    def _harder_of_rl(self, stored: list[StoredEntry]) -> StoredEntry | None:
-        """The last evaluation before the gate, where its rate is that of the summary."""
-        names = [entry.name for entry in self.entries]
-        gate = next((place for place, name in enumerate(names) if name.startswith("gate-")), 0)
-        rate = (self.summary.get("harder") or {}).get(RL)
-        last = next((entry for entry in stored if gate and entry.name == names[gate - 1]), None)
-        if last is None or rate is None:
-            return None
-        return last if read_json(last.path / EVALUATION_FILE)["greedy"]["rate"] == rate else None
+        by_name = {entry.name: entry for entry in self.of_stage(*EVALUATIONS) if (entry.path / RESULTS_FILE).is_file()}
+        return {
+            (policy, split): by_name[made["entry"]]
+            for policy, splits in (self.lineage.get("evaluations") or {}).items()
+            for split, made in splits.items()
+            if made["entry"] in by_name
+        }
 
     def _entry(self, name: str) -> StoredEntry:
         try:

@@ -8,13 +8,27 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tracewheel.config.base import GivenKind, Strict
 from tracewheel.config.curation import RedactionConfig
-from tracewheel.config.mapping import checked_mapping, path_or_constant
 from tracewheel.core.files import LARGEST_EXPANSION, LARGEST_SETTING
+from tracewheel.core.kind_table import how_to_get
 from tracewheel.core.log_formats import AUTO, READERS, checked_format
+from tracewheel.core.paths import JsonPath
+
+
+def path_or_constant(text: str) -> str:
+    """The text, which is a path or `=` and a constant.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not text.startswith("="):
+        JsonPath(text)
+    return text
 
 
 def _reader_kind(name: str) -> str:
     if name not in READERS and ":" not in name:
+        if how := how_to_get("reader", name):
+            raise ValueError(f"reader '{name}' is {how}")
         raise ValueError(f"a reader of your own is 'module:Class' or one of {', '.join(READERS)}, not '{name}'")
     return name
 
@@ -25,9 +39,9 @@ class ReaderConfig(GivenKind):
     kind: Annotated[str, AfterValidator(_reader_kind)]
 
     @model_validator(mode="after")
-    def _check_mapping(self) -> ReaderConfig:
-        if self.kind == "mapping":
-            checked_mapping(self.args)
+    def _check_args(self) -> ReaderConfig:
+        if self.kind in READERS:
+            READERS[self.kind].check(self.args)
         return self
 
 

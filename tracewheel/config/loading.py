@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from tracewheel.config.base import Strict
 from tracewheel.config.history import removed, without_removed
-from tracewheel.config.ingest import IngestConfig
-from tracewheel.config.mapping import checked_mapping
+from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.profile import RetrainConfig
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import how_to_get, naming_nothing
@@ -121,9 +120,9 @@ def _reader(name: str) -> dict[str, Any]:
         return {"kind": name}
     values = _read_yaml(Path(name), "a mapping reader")
     try:
-        checked_mapping(values)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        ReaderConfig(kind="mapping", args=values)
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
     return {"kind": "mapping", "args": values}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,11 +76,6 @@ def without_credentials(url: str | None) -> str | None:
     except ValueError:
         return None
     return urlunsplit((parts.scheme, f"{place}{port}", parts.path, "", ""))
-
-
-def is_commit(name: Any) -> bool:
-    """Whether a recorded name is that of a commit, and so no option of git."""
-    return isinstance(name, str) and re.fullmatch(r"[0-9a-f]{7,64}", name) is not None
 
 
 def git(folder: Path, *arguments: str) -> bytes | None:

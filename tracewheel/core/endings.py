@@ -82,17 +82,6 @@ def mark_of(word: str) -> str:
     return "" if state == "complete" else f"{state}: {word:.60}"
 
 
-def failed_by(error: Any) -> str:
-    """The mark of a call that ended with this error; "" without one."""
-    if not error or (isinstance(error, dict) and not any(error.values())):
-        return ""
-    named = (
-        next((error[key] for key in ("type", "code", "message") if error.get(key)), "") if isinstance(error, dict) else error
-    )
-    word = str(named).strip().partition("\n")[0]
-    return f"{FAILED}: {word or 'error':.60}"
-
-
 def how_unfinished(message: Mapping[str, Any]) -> str:
     """`CUT` or `FAILED` for a message with the mark, else ""."""
     mark = message.get(UNFINISHED)

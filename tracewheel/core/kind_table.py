@@ -129,6 +129,7 @@ WHEELS: dict[str, dict[str, str]] = {
     },
     "log format": {**dict.fromkeys(_LOG_FORMATS, LOGS), **dict.fromkeys(("osworld", "playwright_trace"), WEB)},
     "log file": {"eval": LOGS},
+    "reader": {"mapping": LOGS},
     "audit": {"graders": GRADERS},
     "section": {"prompt": PROMPTS},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),

@@ -20,19 +20,17 @@ LOG_FORMATS = KindTable(
         "tracewheel": f"{_READERS}.tracewheel:READERS",
     },
 )
-# The conventions that the spans of a trace may follow, tried by name: the most general, `otel`, comes last.
-SPAN_CONVENTIONS = KindTable("tracewheel.span_conventions", {})
 # Providers whose requests have bodies of their own shape, besides those that `requests` reads itself.
 REQUEST_BODIES = KindTable("tracewheel.request_bodies", {})
 PROVIDERS = ("anthropic", "openai", "openai_responses")
 # What cuts files of one suffix into records.
 LOG_FILES = KindTable("tracewheel.log_files", {"parquet": f"{_READERS}.tracewheel:parquet_pieces"})
 # Readers that `ingest.readers` names beside `module:Class`.
-READERS = KindTable("tracewheel.readers", {"mapping": f"{_READERS}.mapping:MappingReader"})
+READERS = KindTable("tracewheel.readers", {})
 # Of readers whose signs are equally specific, the earlier here is tried first; formats that are not here come last, by name.
 TRIED = (
-    "qwen_code", "anthropic", "atif", "claude_code", "codex", "gemini_cli", "inspect", "langfuse", "mini_swe_agent", "mlflow",
-    "openai", "openai_agents", "openai_responses", "openhands", "openinference", "otel", "requests", "sharegpt", "smolagents",
+    "otel", "qwen_code", "anthropic", "atif", "claude_code", "codex", "gemini_cli", "inspect", "langfuse", "mini_swe_agent",
+    "mlflow", "openai", "openai_agents", "openai_responses", "openhands", "openinference", "requests", "sharegpt", "smolagents",
     "sweagent", "table", "tau_bench", "toolbench", "vercel_ai", "langchain", "langgraph", "pydantic_ai", "gemini", "bedrock",
     "tau2", "langsmith", "google_adk", "autogen", "weave", "tracewheel", "xlam", "agentdojo", "amp",
     "antigravity", "braintrust", "chatgpt", "codex_exec", "copilot_cli", "droid", "droid_stream", "grok", "hermes", "kimi",
@@ -77,7 +75,6 @@ def reading_places(format: str) -> tuple[str, ...]:
     formats = formats_read(format)
     named = [(LOG_FORMATS, name) for name in formats] + [(LOG_FILES, name) for name in LOG_FILES]
     named += [(REQUEST_BODIES, name) for name in REQUEST_BODIES if REQUESTS in formats]
-    named += [(SPAN_CONVENTIONS, name) for name in SPAN_CONVENTIONS if format == AUTO]
     return tuple(table.place(name) for table, name in named)
 
 

@@ -80,11 +80,6 @@ def evaluations_of(run: FinishedRun) -> list[Evaluation]:
         }
     for policy, splits in finished.items():
         named |= {str(made.get("entry")): (policy, split) for split, made in splits.items()}
-    if not named:  # an earlier version wrote down no arguments
-        for policy in run.policies if run.summary else ():
-            for split in (HELD_OUT, HARDER):
-                if stored := run.evaluation(policy, split):
-                    named[stored.name] = policy, split
     found = []
     for entry in _entries(run):
         if entry.name in named and (figures := read_small(entry.path / EVALUATION_FILE)):

@@ -76,7 +76,7 @@ def queue_of(run: FinishedRun, most: int = 20) -> dict[str, list[Candidate]]:
         DataError: a file is damaged.
     """
     sources = [source for source in sources_of(run) if source.scores]
-    final = run.evaluation(RL)  # also of a run of an earlier version, whose entries do not say it
+    final = run.evaluation(RL)
     ends = [one for one in sources if final is not None and one.entry == final.name]
     # What waits for a person comes first. A greedy and a sampled episode may have one id: then their files decide.
     odd = "status <> 'scored' ORDER BY detail NOT LIKE '%Suspected%', trajectory_id, filename"

@@ -36,7 +36,7 @@ from tracewheel.traces.quarantine import Quarantined, not_storable
 from tracewheel.traces.readers.building import made_id
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel.traces.redaction.second_process import Redacted, SecondProcess, redacted, written
-from tracewheel.traces.spool import SpanGroup
+from tracewheel.traces.spool import Group
 from tracewheel.traces.statements import BY_ID, VERIFIED, Statement
 
 BATCH, BATCH_BYTES = 500, 1 << 20  # in memory, values need ten times the bytes of their text
@@ -92,7 +92,7 @@ class _Waiting(NamedTuple):
     identity: Identity
     trace: Trace
     messages: list[bytes]
-    spans: SpanGroup | None
+    spans: Group | None
     origin: Origin
 
 
@@ -143,14 +143,14 @@ class Intake:
         """Take a record, which lies there in the logs."""
         self._put(item, None, origin)
 
-    def put_spans(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin = ()) -> None:
+    def put_spans(self, item: Trace | Quarantined, spans: Group | None, origin: Origin = ()) -> None:
         """Take a record made of spans, or of other parts. Later spans of a stored trace go to quarantine."""
         if not self._joined:
             self._settle_all()
             self._joined = True
         self._put(item, spans, origin)
 
-    def _put(self, item: Trace | Quarantined, spans: SpanGroup | None, origin: Origin) -> None:
+    def _put(self, item: Trace | Quarantined, spans: Group | None, origin: Origin) -> None:
         self.counts.numbers["read"] += 1
         if isinstance(item, Trace):
             try:
@@ -202,7 +202,7 @@ class Intake:
                     yield None, entry
             else:
                 free, trace, spans = next(is_free), entry.trace, entry.spans
-                if spans and not self._known.span_traces.add([hash_of(spans.trace_id.encode())])[0]:
+                if spans and not self._known.span_traces.add([hash_of(spans.reader.encode(), spans.id.encode())])[0]:
                     yield _late(spans), None
                     continue
                 if not free and not self._is_stored(trace):
@@ -313,8 +313,8 @@ def _outcome_hash(entry: _Waiting) -> bytes | None:
     return None if said == (None, None) else hash_of(entry.identity.own, repr(said).encode())
 
 
-def _late(spans: SpanGroup) -> Quarantined:
-    detail = f"an earlier ingest stored trace {spans.trace_id} without these; ingest everything again with --full"
+def _late(spans: Group) -> Quarantined:
+    detail = f"an earlier ingest stored trace {spans.id} without these; ingest everything again with --full"
     return Quarantined(
         spans.place.file, spans.place.line, "spans of a stored trace", detail, b"\n".join(spans.raws), spans.offset
     )

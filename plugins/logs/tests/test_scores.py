@@ -8,8 +8,8 @@ import pytest
 
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.scores import LoggedScore, judged_of, outcome_of
 from tracewheel.traces.spool import Spool
+from tracewheel_logs.scores import LoggedScore, judged_of, outcome_of
 
 OTEL = json.loads((Path(__file__).parent / "samples/otel.json").read_text())
 SAMPLES = json.loads(Path(__file__).with_name("samples.json").read_text())

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     JsonPath,
     Part,
@@ -24,6 +23,7 @@ from tracewheel import (
     object_field,
     read_parts,
 )
+from tracewheel_logs.dialogue import Dialogue
 
 FORMAT = "acp"
 UPDATE, PROMPT = "session/update", "session/prompt"

@@ -33,9 +33,9 @@ from tracewheel import (
     read_parts,
     reward_field,
     text_field,
-    time_text,
     tool_call,
 )
+from tracewheel_logs.values import time_text
 
 FORMAT = "atif"
 # What our own writer adds to `extra`.

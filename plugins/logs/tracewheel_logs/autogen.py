@@ -9,7 +9,6 @@ from collections import Counter
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -21,8 +20,8 @@ from tracewheel import (
     list_field,
     object_field,
     read_parts,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "autogen"
 SPOKEN = {"TextMessage", "StopMessage", "MultiModalMessage", "UserMessage", "AssistantMessage", "SystemMessage"}

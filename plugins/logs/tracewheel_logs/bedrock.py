@@ -8,13 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
-    LoggedRequest,
     Place,
     RawTrace,
     Reader,
-    RequestBodies,
     Signs,
     Trace,
     as_text,
@@ -25,8 +22,9 @@ from tracewheel import (
     object_field,
     parsed_json,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 
 FORMAT = "bedrock"
 BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint", "guardContent"}

@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -23,6 +22,7 @@ from tracewheel import (
     list_field,
     object_field,
 )
+from tracewheel_logs.dialogue import Dialogue
 
 FORMAT = "bfcl"
 QUERY, STEP = "begin_of_turn_query", re.compile(r"step_\d+")

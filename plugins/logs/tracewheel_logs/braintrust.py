@@ -10,25 +10,21 @@ from typing import Any
 
 from tracewheel import (
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
     Signs,
-    ToolRun,
     Trace,
     as_chat,
     as_tools,
     build_trace,
-    failed_by,
-    join_calls,
     nanoseconds,
     object_field,
-    outcome_of,
-    scores_info,
     text_field,
 )
+from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
+from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "braintrust"
 

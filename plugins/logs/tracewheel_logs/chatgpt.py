@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -22,8 +21,8 @@ from tracewheel import (
     object_field,
     read_parts,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "chatgpt"
 TEXTS = {"text", "multimodal_text", None}

@@ -23,13 +23,13 @@ from tracewheel import (
     as_text,
     as_tools,
     build_trace,
-    failed_by,
     identity_of,
     object_field,
     read_parts,
     text_field,
     with_ending,
 )
+from tracewheel_logs.values import failed_by
 
 FORMAT = "codex"
 LINES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}

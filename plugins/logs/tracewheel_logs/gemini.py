@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
-    LoggedRequest,
     Place,
     RawTrace,
     Reader,
-    RequestBodies,
     Trace,
     as_tools,
     build_trace,
@@ -22,8 +19,9 @@ from tracewheel import (
     message_list,
     object_field,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 
 FORMAT = "gemini"
 ROLES = ("user", "model", "function", "tool", "system", None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     Part,
     Place,
     RawTrace,
@@ -23,9 +22,10 @@ from tracewheel import (
     nanoseconds,
     object_field,
     text_field,
-    time_text,
 )
+from tracewheel_logs.dialogue import Dialogue
 from tracewheel_logs.gemini import read_contents
+from tracewheel_logs.values import time_text
 
 FORMAT = "google_adk"
 INVOCATION = ("invocation_id", "invocationId")

@@ -18,7 +18,6 @@ import orjson
 
 from tracewheel import (
     Content,
-    LoggedScore,
     Part,
     Piece,
     Place,
@@ -30,17 +29,15 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    judged_of,
     list_field,
     most_expanded,
     object_field,
-    outcome_of,
     read_parts,
-    scores_info,
     text_field,
     tool_call,
     with_ending,
 )
+from tracewheel_logs.scores import LoggedScore, judged_of, outcome_of, scores_info
 
 FORMAT = "inspect"
 SUFFIX = ".eval"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -23,8 +22,8 @@ from tracewheel import (
     message_list,
     object_field,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "langchain"
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking", "redacted-reasoning"}

@@ -16,10 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    Conversation,
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
@@ -27,19 +24,16 @@ from tracewheel import (
     as_chat,
     as_tools,
     build_trace,
-    join_calls,
-    judge_of,
-    judged_of,
     list_field,
     nanoseconds,
     object_field,
-    outcome_of,
     parsed_json,
-    scores_info,
     text_field,
     texts_of,
 )
 from tracewheel_logs.langfuse_calls import is_tool_run, model_calls, said_by, tool_run
+from tracewheel_logs.model_calls import Conversation, ModelCall, join_calls
+from tracewheel_logs.scores import LoggedScore, judge_of, judged_of, outcome_of, scores_info
 
 FORMAT = "langfuse"
 PERSON, MODEL = "person", "model"  # who gave a score, beside programs

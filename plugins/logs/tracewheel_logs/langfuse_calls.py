@@ -8,13 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    ModelCall,
-    ToolRun,
     as_chat,
     as_text,
     as_tools,
     ending,
-    failed_by,
     list_field,
     message_key,
     nanoseconds,
@@ -23,6 +20,8 @@ from tracewheel import (
     parsed_json,
 )
 from tracewheel_logs import gemini
+from tracewheel_logs.model_calls import ModelCall, ToolRun
+from tracewheel_logs.values import failed_by
 
 ATTRIBUTES_OF_TOOLS = ("gen_ai.tool.definitions", "ai.prompt.tools")
 ENDED_KEYS = ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason")

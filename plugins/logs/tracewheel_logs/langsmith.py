@@ -9,34 +9,29 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Conversation,
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
     Signs,
-    ToolRun,
     Trace,
     as_chat,
     as_text,
     as_tools,
     build_trace,
     ending,
-    failed_by,
-    join_calls,
     list_field,
     nanoseconds,
     object_field,
-    outcome_of,
     parsed_json,
-    scores_info,
     text_field,
     tie_calls,
     with_ending,
 )
 from tracewheel_logs.langchain import flat, is_conversation, read_messages
+from tracewheel_logs.model_calls import Conversation, ModelCall, ToolRun, join_calls
+from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "langsmith"
 KINDS = ("chain", "llm", "tool", "retriever", "embedding", "prompt", "parser")

@@ -29,7 +29,6 @@ import yaml
 from tracewheel import (
     InvalidRecord,
     JsonPath,
-    MappingReader,
     Part,
     Place,
     RawTrace,
@@ -43,6 +42,7 @@ from tracewheel import (
     texts_of,
     tie_calls,
 )
+from tracewheel_logs.mapping import MappingReader
 
 FOLDER = Path(__file__).with_name("mappings")
 KEYS = {"begins", "same", "branch", "restarts", "records", "no_result", "tools", "fields", "instead"}

@@ -23,9 +23,9 @@ from tracewheel import (
     openai_messages,
     reward_field,
     text_field,
-    time_text,
     with_ending,
 )
+from tracewheel_logs.values import time_text
 
 FORMAT = "mini_swe_agent"
 KEYS = {"exit_status", "submission", "mini_version", "model_stats"}

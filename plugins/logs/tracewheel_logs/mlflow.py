@@ -10,35 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Conversation,
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
-    Span,
-    SpanConventions,
-    ToolRun,
     Trace,
     as_chat,
     as_text,
     as_tools,
     build_trace,
-    first_text,
-    join_calls,
-    judge_of,
     list_field,
     nanoseconds,
     object_field,
-    outcome_of,
     parsed_json,
-    read_span,
-    scores_info,
-    spans_in_order,
     text_field,
-    time_text,
 )
+from tracewheel_logs.model_calls import Conversation, ModelCall, ToolRun, join_calls
+from tracewheel_logs.scores import LoggedScore, judge_of, outcome_of, scores_info
+from tracewheel_logs.spans import Span, SpanConventions, first_text, read_span, spans_in_order
+from tracewheel_logs.values import time_text
 
 FORMAT = "mlflow"
 KIND = "mlflow.spanType"
@@ -133,8 +123,9 @@ def _model_call(span: Span) -> ModelCall:
     offered = sent or as_tools(_attribute(span, "mlflow.chat.tools"))
     model = _attribute(span, "mlflow.llm.model") or (inputs.get("model") if isinstance(inputs, dict) else None)
     whole = _attribute(span, "mlflow.chat.messages")
-    messages = (as_chat(whole), []) if isinstance(whole, list) else (as_chat(inputs), as_chat(outputs, "assistant"))
-    return ModelCall(span.start, *messages, model if isinstance(model, str) else None, offered, span.ended)
+    said = as_chat(whole if isinstance(whole, list) else inputs)
+    replied = [] if isinstance(whole, list) else as_chat(outputs, "assistant")
+    return ModelCall(span.start, said, replied, model if isinstance(model, str) else None, offered, span.ended)
 
 
 def _joined_outputs(spans: list[Span]) -> list[dict[str, Any]]:

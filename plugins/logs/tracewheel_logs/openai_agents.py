@@ -9,26 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
     Signs,
-    ToolRun,
     Trace,
     as_tools,
     build_trace,
     ending,
-    failed_by,
-    join_calls,
     list_field,
     nanoseconds,
     object_field,
     text_field,
 )
+from tracewheel_logs.dialogue import Dialogue
+from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.openai_responses import read_response_items
+from tracewheel_logs.values import failed_by
 
 FORMAT = "openai_agents"
 OBJECTS = ("trace", "trace.span")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -22,17 +21,16 @@ from tracewheel import (
     as_tools,
     build_trace,
     ending,
-    failed_by,
     list_field,
     nanoseconds,
     object_field,
     read_parts,
     reward_field,
     text_field,
-    time_text,
-    unreadable,
     with_ending,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.values import failed_by, time_text
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"}

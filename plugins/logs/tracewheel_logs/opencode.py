@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     Place,
     RawTrace,
     Reader,
@@ -21,9 +20,9 @@ from tracewheel import (
     object_field,
     read_parts,
     text_field,
-    time_text,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
+from tracewheel_logs.values import time_text
 
 FORMAT = "opencode"
 SILENT = {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask"}

@@ -12,7 +12,6 @@ from typing import Any
 
 from tracewheel import (
     InvalidRecord,
-    LoggedScore,
     Place,
     RawTrace,
     Reader,
@@ -24,12 +23,12 @@ from tracewheel import (
     list_field,
     object_field,
     reward_field,
-    scores_info,
     text_field,
     tool_call,
     with_ending,
 )
 from tracewheel_logs import openhands_sdk
+from tracewheel_logs.scores import LoggedScore, scores_info
 
 FORMAT = "openhands"
 UNSEEN = {

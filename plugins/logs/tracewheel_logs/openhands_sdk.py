@@ -15,7 +15,6 @@ from typing import Any
 
 from tracewheel import (
     InvalidRecord,
-    LoggedScore,
     Place,
     RawTrace,
     Reader,
@@ -27,10 +26,10 @@ from tracewheel import (
     object_field,
     read_parts,
     reward_field,
-    scores_info,
     text_field,
     tool_call,
 )
+from tracewheel_logs.scores import LoggedScore, scores_info
 
 FORMAT = "openhands"
 RESULTS = {"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"}

@@ -7,19 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracewheel import (
-    ModelCall,
-    Span,
-    SpanConventions,
-    ToolRun,
-    as_chat,
-    as_tools,
-    check_stored,
-    first_text,
-    parsed_json,
-    span_reader,
-)
+from tracewheel import as_chat, as_tools, check_stored, parsed_json
 from tracewheel_logs.flattened import nested_attributes, unflattened
+from tracewheel_logs.model_calls import ModelCall, ToolRun
+from tracewheel_logs.spans import Span, SpanConventions, first_text, span_reader
 
 FORMAT = "openinference"
 KIND = "openinference.span.kind"
@@ -124,4 +115,4 @@ def tool_runs(spans: list[Span]) -> list[ToolRun]:
 
 
 CONVENTIONS = SpanConventions(FORMAT, recognises, model_calls, tool_runs, SESSION_KEYS, USER_KEYS)
-READERS = (span_reader(CONVENTIONS),)
+READERS = (span_reader(FORMAT, CONVENTIONS),)

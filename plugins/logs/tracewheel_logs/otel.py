@@ -10,21 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracewheel import (
-    ModelCall,
-    Span,
-    SpanConventions,
-    ToolRun,
-    as_chat,
-    as_text,
-    as_tools,
-    first_text,
-    parsed_json,
-    read_parts,
-    read_span,
-    span_reader,
-)
+from tracewheel import as_chat, as_text, as_tools, parsed_json, read_parts
+from tracewheel_logs import mlflow, openinference
 from tracewheel_logs.flattened import nested_attributes
+from tracewheel_logs.model_calls import ModelCall, ToolRun
+from tracewheel_logs.spans import Span, SpanConventions, as_span, first_text, read_span, span_reader
 
 FORMAT = "otel"
 EVENT_ROLES = {
@@ -163,4 +153,20 @@ def model_of(attributes: dict[str, Any]) -> str | None:
 
 
 CONVENTIONS = SpanConventions(FORMAT, recognises, model_calls, tool_runs, SESSION_KEYS, USER_KEYS)
-READERS = (span_reader(CONVENTIONS),)
+# The most general comes last.
+ALL = (mlflow.CONVENTIONS, openinference.CONVENTIONS, CONVENTIONS)
+READERS = (span_reader(FORMAT, *ALL),)
+
+
+def of_agent(value: dict[str, Any]) -> bool:
+    """Whether a span or log record tells of an agent's conversation, by one of the conventions, or who had it."""
+    span = as_span(value)
+    return any(one.recognises(span) for one in ALL) or bool(identity_keys().keys() & span.attributes.keys())
+
+
+def identity_keys() -> dict[str, str]:
+    """The attributes that name a session or a user, and which of the two."""
+    named: dict[str, str] = {}
+    for one in ALL:
+        named |= dict.fromkeys(one.session_keys, "session") | dict.fromkeys(one.user_keys, "user")
+    return named

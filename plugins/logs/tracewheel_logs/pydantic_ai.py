@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     Place,
     RawTrace,
     Reader,
@@ -21,8 +20,8 @@ from tracewheel import (
     object_field,
     read_parts,
     text_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "pydantic_ai"
 KINDS = ("request", "response")

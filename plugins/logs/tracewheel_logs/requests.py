@@ -4,31 +4,30 @@ A record holds a request and its response: `{"request", "response"}` (their bodi
 `request_body` and `response_body`, LiteLLM's `messages` and `response`, an entry of an HTTP archive (HAR 1.2) or of a
 provider's own log, or the body of a request alone. Bodies are those of OpenAI's chat completions and responses, of Anthropic's
 messages, and those that wheels read (`RequestBodies`); a response may be the text of a stream. Each request repeats the
-conversation so far, so `spool.RequestTable` finds the request that it continues.
+conversation so far, so `request_chains` finds the request that it continues.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
-    LoggedRequest,
     Place,
     RawTrace,
     Reader,
-    RequestBodies,
     Signs,
     Trace,
     as_chat,
     as_tools,
     build_trace,
     ending,
-    failed_by,
     object_field,
     parsed_json,
     read_parts,
@@ -38,8 +37,12 @@ from tracewheel import (
     tie_calls,
     with_ending,
 )
+from tracewheel_logs.dialogue import Dialogue
+from tracewheel_logs.logged_request import LoggedRequest, RequestBodies
 from tracewheel_logs.openai_responses import read_response_items
+from tracewheel_logs.request_chains import RequestTable
 from tracewheel_logs.streams import is_stream, response_of_events, response_of_stream
+from tracewheel_logs.values import failed_by
 
 FORMAT = "requests"
 PAIRS = (("request", "response"), ("request_body", "response_body"))
@@ -56,10 +59,10 @@ BODIES = {name for pair in PAIRS for name in pair} | {"messages", "choices", "ca
 
 
 def recognises(value: Any) -> bool:
-    """Whether a record is of a request: its body, and its response or settings that only requests have."""
+    """Whether a record is of a request (its body, and its response or settings that only requests have), or an archive."""
     if not isinstance(value, dict):
         return False
-    if _is_entry(value) or _exchange(value) is not None:
+    if _entries(value) is not None or _is_entry(value) or _exchange(value) is not None:
         return True
     request, response = _bodies(value)
     if not _is_request_body(request) or _has_converse_blocks(request):
@@ -82,7 +85,7 @@ def _is_entry(value: Any) -> bool:
     return any(bodies.is_entry(value) for bodies in _families() if bodies.is_entry)
 
 
-def entries(value: Any) -> list[Any] | None:
+def _entries(value: Any) -> list[Any] | None:
     """The entries of an HTTP archive; None for any other value."""
     log = value.get("log") if isinstance(value, dict) else None
     found = log.get("entries") if isinstance(log, dict) else None
@@ -305,4 +308,25 @@ def _read(values: Any, place: Place) -> Trace:
     return trace_of([read_request(value) for value in values], place)
 
 
-READERS = (Reader(FORMAT, recognises, _read, "request", Signs.NAMED, request=read_request, entries=entries),)
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    """The requests of a record; which group they are of only all of them say."""
+    archived = _entries(value)
+    if archived is None:
+        read_request(value)  # what cannot be read goes to quarantine at once
+    return [("", one) for one in ([value] if archived is None else archived)]
+
+
+def chains(parts: Iterable[tuple[int, Any]]) -> Iterator[list[int]]:
+    """The numbers of the requests that continue one another; one that cannot be read is alone."""
+    with closing(sqlite3.connect("")) as database:  # a file without a name: what is not redacted never has one on the disk
+        database.execute("PRAGMA journal_mode = OFF")
+        table = RequestTable(database)
+        for number, value in parts:
+            try:
+                table.add(number, read_request(value))
+            except InvalidRecord:
+                yield [number]
+        yield from table.chains()
+
+
+READERS = (Reader(FORMAT, recognises, _read, "group", Signs.NAMED, parts=_parts, chains=chains),)

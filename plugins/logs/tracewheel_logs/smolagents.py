@@ -22,9 +22,9 @@ from tracewheel import (
     list_field,
     object_field,
     read_parts,
-    time_text,
     tool_call,
 )
+from tracewheel_logs.values import time_text
 
 FORMAT = "smolagents"
 TASK, PLAN, ACTION = {"task", "task_images"}, {"plan", "timing"}, {"step_number", "timing", "observations"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Place,
     RawTrace,
@@ -20,8 +19,8 @@ from tracewheel import (
     list_field,
     message_list,
     object_field,
-    unreadable,
 )
+from tracewheel_logs.dialogue import Dialogue, unreadable
 
 FORMAT = "vercel_ai"
 ROLES = ("system", "user", "assistant", "data")

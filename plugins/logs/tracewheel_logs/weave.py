@@ -9,32 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
-    LoggedScore,
-    ModelCall,
     Place,
     RawTrace,
     Reader,
     Signs,
-    ToolRun,
     Trace,
     as_chat,
     as_tools,
     build_trace,
     ending,
-    failed_by,
-    join_calls,
     list_field,
     nanoseconds,
     object_field,
-    outcome_of,
     read_parts,
-    scores_info,
     text_field,
 )
+from tracewheel_logs.dialogue import Dialogue
 from tracewheel_logs.gemini import is_whole, read_contents
+from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
 from tracewheel_logs.openai_responses import read_response_items
+from tracewheel_logs.scores import LoggedScore, outcome_of, scores_info
+from tracewheel_logs.values import failed_by
 
 FORMAT = "weave"
 MARKS = {"op_name", "trace_id", "started_at", "inputs"}

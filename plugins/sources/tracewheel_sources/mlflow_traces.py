@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tracewheel import ConfigError, InfrastructureError, LoggedScore, judge_of, judged_of, list_field, object_field
+from tracewheel import ConfigError, InfrastructureError, list_field, object_field
+from tracewheel_logs import LoggedScore, judge_of, judged_of
 from tracewheel_sources.addresses import number_of, read_address
 
 PAGE = 100

@@ -26,7 +26,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tracewheel import ConversationLog, Redactor, SecretError, identity_keys, is_event, is_span, of_agent, parse_json
+from tracewheel import ConversationLog, Redactor, SecretError, parse_json
+from tracewheel_logs import identity_keys, is_event, is_span, of_agent
 
 LARGEST = 32 << 20  # bytes of a body, expanded too
 PROTOBUF, JSON = "application/x-protobuf", "application/json"

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracewheel import (
-    Dialogue,
     InvalidRecord,
     Part,
     Place,
@@ -24,6 +23,7 @@ from tracewheel import (
     read_parts,
     text_field,
 )
+from tracewheel_logs import Dialogue
 
 OSWORLD, PLAYWRIGHT = "osworld", "playwright_trace"
 SAID = ("response", "raw_response", "reasoning", "thought", "text")

@@ -80,6 +80,9 @@ def write_run(tmp_path):
             "started": "2026-11-23T12:00:00+00:00",
             "git": {"commit": "c" * 40, "changed": False},
             "inputs": {"base": "b"},
+            "evaluations": {
+                name: {"held_out": {"entry": entry.path.name}} for name, entry in (("warm_start", theirs), ("rl", ours))
+            },
         }
         (record / "lineage.json").write_text(json.dumps(lineage))
         (record / "entries.txt").write_text("".join(f"{name}\n" for name in names))
@@ -87,8 +90,6 @@ def write_run(tmp_path):
         mean = {name: sum(values.values()) / len(values) for name, values in (("warm_start", base), ("rl", rl))}
         summary = {"name": "by-hand", "success": mean, "seconds": {"evaluate": 2.0}, "tokens": {"evaluate": 100}}
         (record / "summary.json").write_text(json.dumps(summary))
-        evidence = f"{ours.digest}-{theirs.digest}"
-        (work / "gates.json").write_text(json.dumps([{"evidence": evidence, "run": run_id}]))
         return record
 
     return write

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from tracewheel.comparison.finished_run import LEDGER_FILE
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.dashboard.curves import Curve
@@ -17,7 +16,7 @@ from tracewheel.dashboard.view import Ask, Crumb, address, page
 from tracewheel.evaluation.candidate import planned_looks
 from tracewheel.evaluation.wording import policy_words
 
-WAITING = "waiting"
+LEDGER_FILE, WAITING = "gates.json", "waiting"
 MARGIN = 0.1  # of the range of the figures, around a chart
 
 

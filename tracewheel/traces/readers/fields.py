@@ -10,7 +10,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.scores import WORDS
 
 USUAL = re.compile(r"[12]\d{3}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(?:\.\d{1,6})?Z")
 NUMBER = re.compile(r"\d{9,20}(?:\.\d+)?")
@@ -104,7 +103,9 @@ HOLDERS = ("metadata", "meta", "info", "extra", "result", "attributes")
 TEXTS = ("id", "session", "user", "model", "task")
 SCALED = {"score"}  # names whose scale only the log's owner knows: an outcome only from 0 to 1
 # Not "completed" or "error": a run that ended is not a success, and one that broke is not a failure.
-OUTCOME_WORDS = WORDS | {
+OUTCOME_WORDS = {
+    **dict.fromkeys(("yes", "true", "pass", "passed", "correct", "success"), 1.0),
+    **dict.fromkeys(("no", "false", "fail", "failed", "incorrect", "failure"), 0.0),
     **dict.fromkeys(("resolved", "solved", "succeeded", "successful"), 1.0),
     **dict.fromkeys(("unresolved", "unsolved"), 0.0),
 }
@@ -123,7 +124,7 @@ def _is_on_scale(name: str, read: Any) -> bool:
 
 
 def field_value(field: str, value: Any) -> Any:
-    """A logged value as a trace's field; None if it is none.
+    """A logged value as a trace's field; None if it is none, or a trace has no such field.
 
     Texts may be numbers. An outcome is a finite number, a boolean or a word such as pass, fail or resolved. A time is one
     that `utc_time` reads.
@@ -132,9 +133,9 @@ def field_value(field: str, value: Any) -> Any:
         return utc_time(value)
     if field == "outcome":
         return outcome_value(value)
-    if isinstance(value, str):
+    if isinstance(value, str) and field in NAMES:
         return value or None
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return str(value) if field in NAMES and isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def outcome_value(value: Any) -> float | None:
@@ -243,17 +244,6 @@ def list_field(record: dict[str, Any], key: str) -> list[Any]:
     """A field's list; an empty one when the field is missing or not a list."""
     value = record.get(key)
     return value if isinstance(value, list) else []
-
-
-def time_text(nanoseconds: int | None) -> str | None:
-    """A time in nanoseconds since 1970 as ISO 8601 text."""
-    if nanoseconds is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 1_000_000_000 // 1000:06d}Z"
 
 
 def nanoseconds(value: Any) -> int:

@@ -21,9 +21,8 @@ from tracewheel.traces.readers import openai
 from tracewheel.traces.readers.fields import NAMES, field_value
 from tracewheel.traces.readers.reader import Reader, Signs
 from tracewheel.traces.readers.records import Sessions, parse_piece, quarantined, read_or_quarantine, read_record
-from tracewheel.traces.readers.spans import is_event, is_exported, is_span, read_span, span_reader, span_values
 from tracewheel.traces.readers.tools import ToolCache
-from tracewheel.traces.spool import SpanGroup, Spool
+from tracewheel.traces.spool import Group, Spool
 from tracewheel.traces.statements import TYPE, Statement, statement_of
 
 OWN_READER = "read it with your own: --reader module:Class or mapping.yaml (docs/traces.md)"
@@ -37,7 +36,6 @@ MISTAKEN = {
     "content is not text",
     "field unreadable",
 }
-GROUP_MARK = "\x1f"
 
 
 class LogReader:
@@ -45,7 +43,7 @@ class LogReader:
 
     Args:
         format: A format's name, or "auto".
-        spool: Collects spans by trace.
+        spool: Collects the parts of groups.
         own: Readers of the user's own, which are tried first.
         fields: Paths of fields, as in `ingest.fields`.
         said: Takes the lines that are no conversation but say how one ended; by default they are passed over.
@@ -61,15 +59,11 @@ class LogReader:
     ) -> None:
         own, self._said = tuple(own), said
         readers = [with_fields(reader, fields) for reader in (*own, *built_in_readers(format))]
-        self._requests = next((reader for reader in readers if reader.gathers == "request"), None)
         self._openai = next((reader for reader in readers if reader.name == openai.FORMAT), openai.READER)
         self._format, self._spool = format, spool
-        self._records = [reader for reader in readers if reader.gathers in ("record", "request", "group")]
+        self._records = [reader for reader in readers if reader.gathers in ("record", "group")]
         self._groups = {reader.name: reader for reader in readers if reader.gathers == "group"}
         self._lists = [reader for reader in readers if reader.gathers == "list"]
-        self._spans = [reader for reader in readers if reader.gathers == "trace id"]
-        if len(self._spans) > 1:
-            self._spans = [with_fields(span_reader(), fields)]
         self._usual = self._reads_openai = openai.READER in readers and not own  # never with fields
         self._keys: frozenset[str] | None = None  # of the last record that was found to be of OpenAI's format
         self.sessions = Sessions([reader for reader in readers if reader.gathers == "lines"])
@@ -83,7 +77,7 @@ class LogReader:
         return self._of_several or ((Stretch.of(file, *self._ends),) if self._ends else ())
 
     def read(self, pieces: Iterable[Piece], file: str) -> Iterator[Trace | Quarantined]:
-        """Read the pieces of one file; spans go to the spool, a session's lines are read at the end. No content raises."""
+        """Read the pieces of one file; parts of groups are spooled, a session's lines come at the end. No content raises."""
         self.sessions.begin_file()
         self._of_several = ()
         for document, group in groupby(pieces, key=attrgetter("document")):
@@ -165,15 +159,11 @@ class LogReader:
 
     def _list_readers(self, value: Any) -> list[Reader]:
         """The readers of lists that may begin like this; none if the value is a record."""
-        if any(reader.recognises(value) for reader in self._records) or is_exported(value):
+        if any(reader.recognises(value) for reader in self._records):
             return []
         return [reader for reader in self._lists if reader.recognises(value)]
 
     def _read_value(self, value: Any, piece: Piece, file: str) -> Iterator[Trace | Quarantined]:
-        if isinstance(value, list) and self._spans and value and all(map(is_exported, value)):
-            for span in value:
-                yield from self._spool_spans(span, piece, file, orjson.dumps(span))
-            return
         try:
             readers = self._list_readers(value[0]) if isinstance(value, list) and value else []
         except InvalidRecord as error:
@@ -196,17 +186,6 @@ class LogReader:
             reader = self._reader_of(value)
         except InvalidRecord as error:
             yield quarantined(piece, file, error)
-            return
-        if self._spans and is_exported(value) and not (reader and reader.signs == Signs.OWN):
-            yield from self._spool_spans(value, piece, file)
-            return
-        archived = self._requests.entries(value) if self._requests and self._requests.entries else None
-        if archived is not None:
-            for entry in archived:
-                yield from self._spool_request(entry, piece, file, orjson.dumps(entry))
-            return
-        if reader is not None and reader is self._requests:
-            yield from self._spool_request(value, piece, file)
             return
         if reader is None:
             shown = ", ".join(sorted(map(repr, value))[:8])
@@ -257,35 +236,6 @@ class LogReader:
             return True
         return reader is not None and reader.signs == Signs.OWN
 
-    def _spool_request(self, value: dict[str, Any], piece: Piece, file: str, raw: bytes = b"") -> Iterator[Quarantined]:
-        """Spool a request, which is the piece, or `raw` in it."""
-        raw = raw or piece.raw
-        assert self._requests is not None and self._requests.request is not None
-        try:
-            request = self._requests.request(value)
-        except InvalidRecord as error:
-            yield quarantined(piece._replace(raw=raw), file, error)
-            return
-        self._spool.add_request(request, raw, Stretch.of(file, piece))
-
-    def _spool_spans(self, value: dict[str, Any], piece: Piece, file: str, whole: bytes = b"") -> Iterator[Quarantined]:
-        """Spool the spans of an export, which is the piece, or `whole` in it."""
-        whole = whole or piece.raw
-        spans = span_values(value) or ([value] if is_span(value) or is_event(value) else [])
-        if not spans:
-            empty = InvalidRecord("no messages", "the export holds no spans, and no records of GenAI events in spans")
-            yield quarantined(piece._replace(raw=whole), file, empty)
-        for span in spans:
-            raw = whole if span is value else orjson.dumps(span)
-            if not is_span(span) and not is_event(span):
-                yield quarantined(
-                    piece._replace(raw=raw),
-                    file,
-                    InvalidRecord("unknown format", "a span needs a name, its id and its trace's id"),
-                )
-                continue
-            self._spool.add(read_span(span).trace_id, raw, Stretch.of(file, piece))
-
     def _spool_parts(self, reader: Reader, value: Any, piece: Piece, file: str) -> Iterator[Quarantined]:
         assert reader.parts is not None
         try:
@@ -296,23 +246,17 @@ class LogReader:
         of_file = reader.group_of_file(file) + "|" if reader.group_of_file is not None else ""
         for group, part in parts:
             raw = piece.raw if part is value else orjson.dumps(part)
-            self._spool.add(f"{reader.name}{GROUP_MARK}{of_file}{group}", raw, Stretch.of(file, piece))
+            self._spool.add(reader.name, f"{of_file}{group}", raw, Stretch.of(file, piece))
 
-    def spooled(self) -> Iterator[tuple[SpanGroup | None, Trace | Quarantined]]:
-        """Read the traces in the spool: those of requests, then those of spans, which come with their spans.
+    def spooled(self) -> Iterator[tuple[Group | None, Trace | Quarantined]]:
+        """Read the traces in the spool: those told apart by their contents, then those of groups, which come with their parts.
 
         Call it after all files are read.
         """
-        for chain in self._spool.requests.chains():
-            piece = Piece(b"\n".join(chain.raws), chain.place.line, chain.offset)
-            values = [orjson.loads(raw) for raw in chain.raws]
-            self._of_several = chain.origin
-            assert self._requests is not None
-            yield None, read_or_quarantine(self._requests, values, piece, chain.place.file)
-        for group in self._spool.groups():
+        chains = {name: reader.chains for name, reader in self._groups.items() if reader.chains is not None}
+        for group in self._spool.groups(chains):
             piece = Piece(b"\n".join(group.raws), group.place.line, group.offset)
-            name, mark, _ = group.trace_id.partition(GROUP_MARK)
-            chosen = self._groups[name] if mark else self._spans[0]
+            chosen, known = self._groups[group.reader], None if group.reader in chains else group
             self._of_several = group.origin
             values = [orjson.loads(raw) for raw in group.raws]
             try:
@@ -320,10 +264,10 @@ class LogReader:
                 for line in stated or ():
                     self._said(statement_of(line, group.place.file, group.place.line))
             except InvalidRecord as error:
-                yield group, quarantined(piece, group.place.file, error)
+                yield known, quarantined(piece, group.place.file, error)
                 continue
             if stated is None:
-                yield group, read_or_quarantine(chosen, values, piece, group.place.file)
+                yield known, read_or_quarantine(chosen, values, piece, group.place.file)
 
 
 def given_fields(trace: Trace, record: Any, paths: Mapping[str, str]) -> Trace:

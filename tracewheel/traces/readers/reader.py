@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
@@ -77,8 +76,7 @@ class Reader:
         recognises: Whether a JSON value is a record of this format, or part of one. Never raises.
         read: The trace of a record, or of the list of its parts. Raises only `InvalidRecord`.
         gathers: What makes up one record: a JSON object, the elements of one JSON list, the lines of one file (a session), the
-            spans with one trace id, the parts of any records and files that are of one group, or the requests that continue
-            one another.
+            parts of any records and files that are of one group.
         signs: How specific the signs are that `recognises` looks for.
         is_whole: Of a reader that gathers a list: whether the elements are one trace of this format. None: the first decides.
         parts: Of a reader that gathers groups: the parts of a record, each with its group's id. Raises only `InvalidRecord`.
@@ -89,14 +87,14 @@ class Reader:
         group_of_file: Of groups whose parts do not name theirs: the group that a file's name stands for.
         states: Of groups: where their parts hold no conversation, what they say of one, as lines of the type
             `tracewheel.outcome`; None where they hold one. Raises only `InvalidRecord`.
-        request: Of requests: the request of a record. Raises only `InvalidRecord`.
-        entries: Of requests: the records in a value that holds several; None for any other value. Never raises.
+        chains: Of groups that only their contents tell apart: of all parts, each with its number, the numbers of the parts
+            that are one trace each, the first one first. Never raises.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[[Any, Place], Trace]
-    gathers: Literal["record", "list", "lines", "trace id", "group", "request"] = "record"
+    gathers: Literal["record", "list", "lines", "group"] = "record"
     signs: Signs = Signs.SHAPE
     is_whole: Callable[[list[Any]], bool] | None = None
     parts: Callable[[Any], list[tuple[str, Any]]] | None = None
@@ -105,62 +103,4 @@ class Reader:
     continues: Callable[[Any], bool] | None = None
     group_of_file: Callable[[str], str] | None = None
     states: Callable[[list[Any]], list[dict[str, Any]] | None] | None = None
-    request: Callable[[Any], LoggedRequest] | None = None
-    entries: Callable[[Any], list[Any] | None] | None = None
-
-
-@dataclass(frozen=True)
-class LoggedRequest:
-    """One request to a model.
-
-    Attributes:
-        inputs: The messages that were sent.
-        outputs: The messages of the response; empty when it failed or was not logged.
-        id: The response's id, or the record's.
-        previous: The id of the response that it continues, where the provider keeps the conversation.
-    """
-
-    inputs: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
-    id: str | None
-    previous: str | None
-    session: str | None
-    user: str | None
-    created: str | None
-    model: str | None
-    outcome: float | None
-    task: str | None
-    tools: list[dict[str, Any]] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def moment(self) -> float | None:
-        """Its time, to order requests of one log: seconds if it is a date, else the number that was logged."""
-        try:
-            return float(self.created) if self.created else None
-        except ValueError:
-            pass
-        try:
-            return datetime.fromisoformat(str(self.created)).timestamp()
-        except ValueError:
-            return None
-
-
-@dataclass(frozen=True)
-class RequestBodies:
-    """The bodies of one provider's requests, for the format `requests` (entry points of `tracewheel.request_bodies`).
-
-    Attributes:
-        is_request: Whether an object is the body of a request. Never raises.
-        is_response: Whether an object is the body of a response. Never raises.
-        read_exchange: A request with its response, or with an empty object. Raises only `InvalidRecord`.
-        is_entry: Whether a value is an entry of the provider's own log of requests. Never raises.
-        pair_of: Of such an entry: its bodies as `request` and `response`, and what lies beside them. Raises only
-            `InvalidRecord`.
-    """
-
-    is_request: Callable[[dict[str, Any]], bool]
-    is_response: Callable[[dict[str, Any]], bool]
-    read_exchange: Callable[[dict[str, Any], dict[str, Any]], LoggedRequest]
-    is_entry: Callable[[Any], bool] | None = None
-    pair_of: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    chains: Callable[[Iterable[tuple[int, Any]]], Iterator[list[int]]] | None = None

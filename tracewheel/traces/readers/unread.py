@@ -39,6 +39,11 @@ MARKS = ("role", "type", "from", "source")
 DEEPEST = 40
 
 
+def is_blank(item: Mapping[str, Any]) -> bool:
+    """Whether a logged message holds nothing besides its role, type and name."""
+    return not any(item.get(key) for key in READ - {"role", "type", "name"})
+
+
 def check_item(item: Mapping[str, Any], made: list[dict[str, Any]], position: int) -> None:
     """Check that a logged message was read.
 

@@ -7,7 +7,7 @@ import pytest
 from flows.cli import main
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
-from tracewheel.core.log_formats import LOG_FILES, LOG_FORMATS, REQUEST_BODIES, SPAN_CONVENTIONS
+from tracewheel.core.log_formats import LOG_FILES, LOG_FORMATS, READERS, REQUEST_BODIES
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.readers import log_reader
 from tracewheel.traces.readers.reading import read_traces
@@ -20,7 +20,7 @@ CHAT = [{"role": "user", "content": "Weather in Rome?"}, {"role": "assistant", "
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """No wheel is installed."""
-    for table in (LOG_FORMATS, LOG_FILES, REQUEST_BODIES, SPAN_CONVENTIONS):
+    for table in (LOG_FORMATS, LOG_FILES, READERS, REQUEST_BODIES):
         monkeypatch.setattr(table, "wheels", {})
     log_reader.built_in_readers.cache_clear()
     yield
@@ -30,6 +30,8 @@ def alone(monkeypatch):
 def test_a_format_named_in_a_profile_or_on_the_command_line(tmp_path, capsys):
     with pytest.raises(ValueError, match=f"log format 'langfuse' is {HOW}"):
         IngestConfig(format="langfuse")
+    with pytest.raises(ValueError, match=f"reader 'mapping' is {HOW}"):
+        IngestConfig(readers=({"kind": "mapping", "args": {"conversation": "a"}},))
     with pytest.raises(ValueError, match="no log format is called 'jsonl'; known: auto, openai"):
         IngestConfig(format="jsonl")
     with pytest.raises(SystemExit) as ended:

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.comparison.differences import ABSENT, value_differences
-from tracewheel.core.fingerprint import digest_file
+from tracewheel import digest_of, value_differences
 
 if TYPE_CHECKING:
     import pyarrow
 
 LONGEST = 120
+ABSENT = "(absent)"  # as `value_differences` has it
 IDS = ("id", "trace_id", "trajectory_id", "task_id", "key")
 
 
@@ -54,7 +54,7 @@ def compare_folders(one: Path, two: Path) -> list[FileDifference]:
         if first is None or second is None:
             before, after = (ABSENT if paths is None else "is there" for paths in (first, second))
             found.append(FileDifference(name, "the whole file", before, after))
-        elif [digest_file(path) for path in first] != [digest_file(path) for path in second]:
+        elif [digest_of(path) for path in first] != [digest_of(path) for path in second]:
             found.append(_compare(name, first, second))
     return sorted(found, key=lambda difference: Path(difference.file).suffix == ".json")
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.differences import setting_differences
-from tracewheel.core.code_state import is_commit
-from tracewheel.core.fingerprint import PACKAGE, code_files, drop_docstring
+from tracewheel import setting_differences
+from tracewheel_lab.reproduce.checkout import PACKAGE, is_commit
 
 SHOWN = 12
 
 
-def changed_code(commit: str, *modules: str) -> list[str]:
+def changed_code(commit: str, files: Iterable[Path]) -> list[str]:
     """The functions of a stage's code that are not those of a commit, as `file: names`; comments and docstrings do not count.
 
     Args:
         commit: The commit of the first run.
-        modules: Those that the stage's key is made of; what they import counts too.
+        files: Those that the stage's key is made of.
     """
     root = PACKAGE.parent
     changed = _git(root, "diff", "--name-only", commit, "--", "*.py") if is_commit(commit) else None
@@ -29,8 +28,7 @@ def changed_code(commit: str, *modules: str) -> list[str]:
         return []
     names = {*changed.splitlines(), *(added or "").splitlines()}
     said = []
-    files = [path for path in code_files(*modules).values() if path.is_relative_to(root)]
-    for path in sorted({path.relative_to(root).as_posix() for path in files} & names):
+    for path in sorted({path.relative_to(root).as_posix() for path in files if path.is_relative_to(root)} & names):
         before = _git(root, "show", f"{commit}:{path}")
         functions = changed_definitions(before or "", (root / path).read_text(encoding="utf-8"))
         if functions:
@@ -52,19 +50,24 @@ def _definitions(tree: ast.Module) -> dict[str, str]:
         rest: list[ast.stmt] = []
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                drop_docstring(node)
+                node.body = _without_docstring(node.body)
                 found[f"{prefix}{node.name}"] = ast.dump(node)
             elif isinstance(node, ast.ClassDef):
-                drop_docstring(node)
-                node.body = walk(node.body, f"{prefix}{node.name}.")
+                node.body = walk(_without_docstring(node.body), f"{prefix}{node.name}.")
                 found[f"{prefix}{node.name}"] = ast.dump(node)
             else:
                 rest.append(node)
         return rest
 
-    drop_docstring(tree)
-    found["the module"] = ast.dump(ast.Module(walk(tree.body, ""), []))
+    found["the module"] = ast.dump(ast.Module(walk(_without_docstring(tree.body), ""), []))
     return found
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    match body:
+        case [ast.Expr(ast.Constant(str())), *rest]:
+            return rest
+    return body
 
 
 def environment_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

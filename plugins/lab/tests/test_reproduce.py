@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from flows.cli import BAD_INPUT, DONE, PARTED, REFUSED
-from flows.commands.runs.reproduce import sections_of
 from flows.setup import resolve_config
 from tasks.engine.reading import last_run
 from tasks.engine.run import Run
@@ -17,6 +16,7 @@ from tasks.tracking.registry import register
 from tasks.tracking.tracking import Tracking
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE
+from tracewheel_lab.commands.reproduce import sections_of
 
 ROOT = PACKAGE.parent
 # The shipped short profile takes one step of a warm start, at a learning rate of 0: no change of code could change it. With
@@ -38,7 +38,7 @@ def checkout(tmp_path_factory, environment):
         return subprocess.run(
             [sys.executable, "-m", "flows.cli", *map(str, arguments)],
             cwd=code,
-            env=environment | {"PYTHONPATH": str(code)},
+            env=environment | {"PYTHONPATH": f"{code}:{ROOT}/plugins/lab"},
             capture_output=True,
             text=True,
             timeout=1800,

@@ -7,18 +7,13 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
-from tasks.afterwards.checkout import check_out
-from tasks.afterwards.data_versions import bring_logs, from_dvc
-from tracewheel.comparison.causes import changed_code
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.config import load_config
 from tracewheel.core.errors import DataError
-from tracewheel.core.fingerprint import PACKAGE
 from tracewheel.core.run_record import RunRecord
-from tracewheel.traces.forgotten import Forgotten
-from tracewheel.traces.snapshot import take_snapshot
+from tracewheel_lab.reproduce.causes import changed_code
+from tracewheel_lab.reproduce.checkout import check_out
+from tracewheel_lab.reproduce.data_files import from_dvc
 
 
 def git(folder, *arguments):
@@ -85,7 +80,7 @@ def test_a_recorded_commit_that_is_an_option_of_git_is_refused(project, run_of, 
     for commit in (f"--output={written}", "HEAD", "", None, 7):
         with pytest.raises(DataError, match="is no commit"):
             check_out(run_of({"commit": commit, "changed": False}), tmp_path / "out", project)
-        assert changed_code(commit, "tracewheel.comparison.causes") == []
+        assert changed_code(commit, []) == []
     assert written.read_text() == "precious"
 
 
@@ -93,49 +88,6 @@ def test_unrecorded_changes_are_said(project, run_of, tmp_path):
     (tmp_path / "out").mkdir()
     state = {"commit": git(project, "rev-parse", "HEAD").decode().strip(), "changed": True}
     assert "were not recorded" in check_out(run_of(state), tmp_path / "out", project).says[0]
-
-
-@pytest.fixture
-def logged(run_of, project):
-    """A run that has read a log, and the log."""
-    log = project / "logs" / "app.jsonl"
-    log.parent.mkdir()
-    log.write_text('{"messages": []}\n' * 3)
-    run = run_of({"commit": git(project, "rev-parse", "HEAD").decode().strip(), "changed": False})
-    config = load_config(PACKAGE.parent / "configs" / "tiny-short.yaml", ["ingest.paths=[logs/app.jsonl]"])
-    (run.record.path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    snapshot = take_snapshot(config.ingest)
-    (run.record.path / "snapshot.json").write_text(json.dumps({"settings": "s", **snapshot.to_record()}))
-    return run, log
-
-
-def test_logs_are_found_by_their_bytes_also_when_they_have_grown_or_moved(logged, project, tmp_path):
-    run, log = logged
-    (clone := tmp_path / "clone").mkdir()
-    log.write_text(log.read_text() + '{"messages": [1]}\n')
-    paths, says = bring_logs(run, clone, [])
-    assert paths == [str(log)]
-    assert "ones that lie here" in says[0]
-    (away := tmp_path / "away").mkdir()
-    log.rename(away / "renamed.jsonl")
-    assert bring_logs(run, clone, [str(away)])[0] == [str(away)]
-
-
-def test_changed_or_lost_logs_are_refused(logged, tmp_path):
-    run, log = logged
-    log.write_text('{"messages": [2]}\n' * 3)
-    with pytest.raises(DataError, match=r"app.jsonl: no log holds the bytes 0 to 51 .*--logs DIR"):
-        bring_logs(run, tmp_path, [])
-    log.unlink()
-    with pytest.raises(DataError, match="no log holds the bytes"):
-        bring_logs(run, tmp_path, [])
-
-
-def test_who_was_forgotten_since_is_not_read_again(logged, tmp_path):
-    run, _ = logged
-    Forgotten(frozenset({"a" * 64})).write(run.work_dir)
-    with pytest.raises(DataError, match="somebody was forgotten since"):
-        bring_logs(run, tmp_path, [])
 
 
 @pytest.mark.slow

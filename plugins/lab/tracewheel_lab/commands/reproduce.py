@@ -5,21 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.commands.compare import PAGE, format_options, in_format
-from flows.console.arguments import note, run_options
-from tracewheel.comparison.document import Section, Table
-from tracewheel.core.errors import ConfigError, DataError, NotReproduced
+from tracewheel import Command, ConfigError, DataError, FileOut, NotReproduced, format_options, in_format
 
 if TYPE_CHECKING:
-    from tasks.afterwards.checkout import Code
-    from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.comparison.stages import StageResult
+    from tracewheel import FinishedRun, Section
+    from tracewheel_lab.reproduce.checkout import Code
+    from tracewheel_lab.reproduce.stages import StageResult
 
 STAGES = (
     "ingest", "curate", "champion", "warm_start", "rollout", "collect", "score", "rate_trials", "teach", "solutions",
@@ -29,7 +26,10 @@ STAGES = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    run_options(parser)
+    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
+    parser.add_argument(
+        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
+    )
     parser.add_argument(
         "--code", choices=("recorded", "here"), default="recorded", help="default: the run's commit and changes"
     )
@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         InfrastructureError: the run that was made again failed.
         NotReproduced: it is not the same bit by bit.
     """
-    from tracewheel.comparison.finished_run import FinishedRun
-    from tracewheel.core.run_record import run_named
+    from tracewheel import FinishedRun, run_named
 
     first = FinishedRun(run_named(options.run, options.run_dir))
     with _folder(options) as out:
@@ -96,23 +95,22 @@ def _folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Make the run, and compare."""
-    from tasks.afterwards.checkout import build_environment, check_out, code_here
-    from tasks.afterwards.data_versions import bring_base, bring_files, bring_logs
-    from tasks.afterwards.reproduction import interpreter, make_again, prepare
-    from tracewheel.comparison.stages import compare_stages
+    from tracewheel import begin_again, make_again
+    from tracewheel_lab.reproduce.checkout import build_environment, check_out, code_here
+    from tracewheel_lab.reproduce.data_files import bring_base, bring_files
+    from tracewheel_lab.reproduce.stages import compare_stages
 
     if run.settings["rollout"].get("mode") == "async":
-        note("look at: the run was asynchronous, and what its workers sampled depends on time: it parts at a rollout")
+        _note("look at: the run was asynchronous, and what its workers sampled depends on time: it parts at a rollout")
     stages = _stages_up_to(run, options.stages)
     code = code_here(run) if options.code == "here" else check_out(run, out, _repository(options))
     says = [*code.says, *bring_files(run.settings, code.folder), *bring_base(run, code.folder)]
-    logs, about_logs = bring_logs(run, code.folder, options.logs)
-    says += [*about_logs, *prepare(run, out, logs)]
-    python = str(build_environment(run, out / "environment")) if options.environment == "new" else interpreter()
+    says += begin_again(run, out, code.folder, options.logs)
+    python = str(build_environment(run, out / "environment")) if options.environment == "new" else sys.executable
     for sentence in says:
-        note(sentence)
-    again = make_again(run, code, out, python=python, stages=stages, say=lambda line: note(f"  {line}"))
-    results = compare_stages(run, again.run, stages if stages < len(run.entries) else None)
+        _note(sentence)
+    again = make_again(run, out, code.folder, root=code.root, python=python, stages=stages, say=lambda line: _note(f"  {line}"))
+    results = compare_stages(run, again, stages if stages < len(run.entries) else None)
     verdict = _verdict(results)
     first = next((item for item in results if item.state not in ("equal", "same values", "not compared")), None)
     return {
@@ -168,18 +166,16 @@ def _says(verdict: str, results: Sequence[StageResult], first: StageResult | Non
 
 def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResult], first: StageResult | None) -> list[str]:
     """What is known to differ between the two, that of the first stage that differs in front."""
-    from tasks.afterwards.reproduction import lineage_here
-    from tracewheel.comparison.causes import changed_code, environment_differences
+    from tracewheel import lineage_here, stage_files
+    from tracewheel_lab.reproduce.causes import changed_code, environment_differences
 
     why: list[str] = []
     other = next((item for item in results if item.same_key is False), None)
     stage = first or other
     before: Mapping[str, Any] = run.lineage
     git = before.get("git") or {}
-    from tasks.engine.stage_code import TASKS
-
-    if stage is not None and stage.stage in TASKS and code.kind == "here" and git.get("commit"):
-        found = changed_code(git["commit"], *TASKS[stage.stage].code_of(run.config).modules)
+    if stage is not None and code.kind == "here" and git.get("commit"):
+        found = changed_code(git["commit"], stage_files(stage.stage, run.config))
         why += [f"code of {stage.label} since {git['commit'][:12]}: {line}" for line in found]
         if git.get("changed"):
             why.append("code: the run had changes beyond its commit, so some of these may have been in it")
@@ -189,7 +185,7 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
             for row in stage.made
             if row["name"] != "code"
         ]
-    why += environment_differences(before, lineage_here(run, python, code))
+    why += environment_differences(before, lineage_here(run, python, code.root))
     if not why and first is not None:
         why.append("nothing that is recorded differs: the stage computes otherwise each time, or something unrecorded differs")
     return why
@@ -200,7 +196,7 @@ COMMAND = Command(
     "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why",
     add_options,
     run,
-    writes=PAGE,
+    writes=FileOut("page", (".html", ".htm")),
 )
 
 
@@ -215,6 +211,8 @@ def title_of(found: Found) -> str:
 
 def sections_of(found: Found) -> list[Section]:
     """What `tracewheel runs reproduce` found, in sections."""
+    from tracewheel import Section, Table
+
     rows = [
         [
             item["label"],
@@ -241,6 +239,8 @@ def sections_of(found: Found) -> list[Section]:
 
 def _first(item: Found, found: Found) -> Section:
     """The first stage that is not equal: what differs in it, and why."""
+    from tracewheel import Section, Table
+
     sentences = [f"Why, as far as it is known: {why}" for why in found["why"]]
     if item["state"] == "not made":
         return Section(f"The first stage that differs: {item['label']}", ["It was not made.", *sentences])
@@ -261,6 +261,10 @@ def _file(file: Found) -> list[str]:
     count = str(file["count"] or "") + (f" of {file['of']}" if file["of"] else "")
     largest = "–" if file["largest"] is None else f"{file['largest']:.3g}"
     return [file["file"], file["place"], file["before"], file["after"], count, largest]
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _seconds(value: float | None) -> str:

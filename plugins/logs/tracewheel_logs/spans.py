@@ -1,5 +1,7 @@
 """Spans of traces in any export, OTLP JSON or the lists that the SDKs of several languages write, and their conversations.
 
+Each export is the parts of as many groups as it has traces: a trace's spans may lie in several records and files.
+
 Instrumentations may keep messages out of spans and in log records of events (`gen_ai.client.inference.operation.details`, or
 one for each message). A record counts as an event of its span, or as a span where that was not logged.
 """
@@ -13,22 +15,23 @@ from typing import Any
 
 import orjson
 
-from tracewheel.core.endings import ending, failed_by
-from tracewheel.core.log_formats import SPAN_CONVENTIONS, hint
-from tracewheel.core.types import Trace
-from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.building import build_trace
-from tracewheel.traces.readers.conversation import ModelCall, ToolRun, join_calls
-from tracewheel.traces.readers.dialects import parsed_json
-from tracewheel.traces.readers.fields import nanoseconds, object_field, time_text
-from tracewheel.traces.readers.reader import Place, RawTrace, Reader
-from tracewheel.traces.readers.scores import (
-    MODEL,
-    LoggedScore,
-    judge_of,
-    outcome_of,
-    scores_info,
+from tracewheel import (
+    InvalidRecord,
+    Place,
+    RawTrace,
+    Reader,
+    Signs,
+    Trace,
+    build_trace,
+    content_hash,
+    ending,
+    nanoseconds,
+    object_field,
+    parsed_json,
 )
+from tracewheel_logs.model_calls import ModelCall, ToolRun, join_calls
+from tracewheel_logs.scores import MODEL, LoggedScore, judge_of, outcome_of, scores_info
+from tracewheel_logs.values import failed_by, time_text
 
 TRACE_KEYS = ("traceId", "trace_id", "traceID")
 SPAN_KEYS = ("spanId", "span_id", "spanID")
@@ -70,9 +73,19 @@ def span_values(value: Any) -> list[Any]:
     return found
 
 
-def is_envelope(value: Any) -> bool:
+def _is_envelope(value: Any) -> bool:
     """Whether a value is an OTLP export of spans or log records."""
     return isinstance(value, dict) and any(isinstance(value.get(key), list) for key in ENVELOPE_KEYS)
+
+
+def _is_one(value: Any) -> bool:
+    """Whether a value is a span or the record of an event in one."""
+    return is_span(value) or is_event(value)
+
+
+def _is_exported(value: Any) -> bool:
+    """Whether a value is a span, the record of an event in one, or an export of them."""
+    return _is_one(value) or _is_envelope(value)
 
 
 def is_span(value: Any) -> bool:
@@ -245,7 +258,7 @@ OPENINFERENCE_KIND = "openinference.span.kind"
 
 @dataclass(frozen=True)
 class SpanConventions:
-    """How spans of one kind hold model calls and runs of tools (entry points of `tracewheel.span_conventions`).
+    """How spans of one kind hold model calls and runs of tools.
 
     Attributes:
         name: The format's name, stored with each trace.
@@ -264,38 +277,35 @@ class SpanConventions:
     user_keys: tuple[str, ...]
 
 
-def is_exported(value: Any) -> bool:
-    """Whether a value is a span, the record of an event in one, or an export of them."""
-    return is_span(value) or is_envelope(value) or is_event(value)
+def as_span(value: dict[str, Any]) -> Span:
+    """Parse a span from any export, or the record of an event as a span with that event."""
+    return _read_record(value) if is_event(value) else read_span(value)
 
 
-def of_agent(value: dict[str, Any]) -> bool:
-    """Whether a span or log record tells of an agent's conversation, by one of the conventions, or who had it."""
-    span = _read_record(value) if is_event(value) else read_span(value)
-    conventions = SPAN_CONVENTIONS.values()
-    return any(one.recognises(span) for one in conventions) or bool(identity_keys().keys() & span.attributes.keys())
+def span_reader(name: str, *known: SpanConventions) -> Reader:
+    """A reader of the spans of traces by the first of these conventions that a span of the trace follows."""
 
+    def recognises(value: Any) -> bool:
+        return bool(value) and all(map(_is_exported, value if isinstance(value, list) else [value]))
 
-def identity_keys() -> dict[str, str]:
-    """The attributes that name a session or a user, and which of the two."""
-    named: dict[str, str] = {}
-    for one in SPAN_CONVENTIONS.values():
-        named |= dict.fromkeys(one.session_keys, "session") | dict.fromkeys(one.user_keys, "user")
-    return named
-
-
-def span_reader(conventions: SpanConventions | None = None) -> Reader:
-    """A reader of the spans of traces by the given conventions; without any, by those of `SPAN_CONVENTIONS` that fit."""
+    def parts(value: Any) -> list[tuple[str, Any]]:
+        exported = value if isinstance(value, list) else [value]
+        found = [span for one in exported for span in span_values(one) or [one]]
+        # What is no span is a group of its own, so that it alone goes to quarantine.
+        return [((_is_one(span) and _id(span, TRACE_KEYS)) or content_hash(span), span) for span in found]
 
     def read(values: Any, place: Place) -> Trace:
+        if not _is_one(values[0]):
+            if _is_envelope(values[0]):
+                raise InvalidRecord("no messages", "the export holds no spans, and no records of GenAI events in spans")
+            raise InvalidRecord("unknown format", "a span needs a name, its id and its trace's id")
         spans = read_spans(values)
-        known = (conventions,) if conventions else tuple(SPAN_CONVENTIONS.values())
-        chosen = conventions or next((one for one in known if any(map(one.recognises, spans))), None)
+        chosen = known[0] if len(known) == 1 else next((one for one in known if any(map(one.recognises, spans))), None)
         if chosen is None:
-            raise InvalidRecord("no messages", f"no span of the trace is of a model call{hint()}")
+            raise InvalidRecord("no messages", "no span of the trace is of a model call")
         return _read_spans(spans, chosen, place)
 
-    return Reader(conventions.name if conventions else "spans", is_exported, read, "trace id")
+    return Reader(name, recognises, read, "group", Signs.NAMED if len(known) > 1 else Signs.GENERAL, parts=parts)
 
 
 def _read_spans(spans: list[Span], family: SpanConventions, place: Place) -> Trace:
@@ -306,7 +316,7 @@ def _read_spans(spans: list[Span], family: SpanConventions, place: Place) -> Tra
     """
     conversation = join_calls(family.model_calls(spans), family.tool_runs(spans))
     if not any(message.get("content") for message in conversation.messages):
-        raise InvalidRecord("no messages", f"no span of the trace has messages of a model call{hint()}; {CAPTURE}")
+        raise InvalidRecord("no messages", f"no span of the trace has messages of a model call; {CAPTURE}")
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     starts = [span.start for span in spans if span.start]
     scores = span_scores(spans)

@@ -6,17 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tracewheel.config.mapping import CallPaths, MappingConfig, MessagePaths
-from tracewheel.core.endings import ending, with_ending
-from tracewheel.core.paths import JsonPath, MissingPath
-from tracewheel.traces.quarantine import InvalidRecord
-from tracewheel.traces.readers.content import as_text, identity_of, read_parts, tool_call
-from tracewheel.traces.readers.conversation import one_turn
-from tracewheel.traces.readers.dialects import ROLE_NAMES, as_chat, parsed_json
-from tracewheel.traces.readers.fields import NAMES, field_value
-from tracewheel.traces.readers.reader import Place, RawTrace
-from tracewheel.traces.readers.tools import as_tools
-from tracewheel.traces.readers.unread import READ
+from tracewheel import (
+    ROLE_NAMES,
+    InvalidRecord,
+    JsonPath,
+    MissingPath,
+    Place,
+    RawTrace,
+    as_chat,
+    as_text,
+    as_tools,
+    ending,
+    field_value,
+    identity_of,
+    is_blank,
+    parsed_json,
+    read_parts,
+    tool_call,
+    with_ending,
+)
+from tracewheel_logs.dialogue import one_turn
+from tracewheel_logs.mapping_config import CallPaths, MappingConfig, MessagePaths, checked_mapping
 
 ROLES = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
@@ -57,6 +67,11 @@ class MappingReader:
     Raises:
         pydantic.ValidationError: the options are no mapping.
     """
+
+    @staticmethod
+    def check(args: dict[str, Any]) -> None:
+        """Check the options when a profile is read; a `ValueError` names each wrong key."""
+        checked_mapping(args)
 
     def __init__(self, **options: Any) -> None:
         self._config = config = MappingConfig.model_validate(options)
@@ -172,7 +187,7 @@ class MappingReader:
                 skipped = True
             elif rule.message:
                 whole = JsonPath(rule.message).get(element)
-                is_empty = isinstance(whole, dict) and not any(whole.get(key) for key in READ - {"role", "type", "name"})
+                is_empty = isinstance(whole, dict) and is_blank(whole)
                 if isinstance(whole, dict):
                     whole = [whole if whole.get("type") in RESPONSE_ITEMS else {**whole, "role": role}]
                 made = [] if is_empty else as_chat(whole, role)
@@ -220,7 +235,7 @@ class MappingReader:
                 if field in self._config.required:
                     raise InvalidRecord("field unreadable", f"{field}: {_why_missing(path, value)}")
                 continue
-            read = field_value(field, part) if field in NAMES else None
+            read = field_value(field, part)
             if read is None:
                 info[field] = part
                 if field == "outcome":

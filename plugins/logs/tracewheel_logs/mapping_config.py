@@ -7,18 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from tracewheel.config.base import Strict
-from tracewheel.core.paths import JsonPath
+from tracewheel import JsonPath, Strict
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "skip")
 
 
-def path_or_constant(text: str) -> str:
-    """The text, which is a path or `=` and a constant.
-
-    Raises:
-        ValueError: it is neither.
-    """
+def _path_or_constant(text: str) -> str:
     if not text.startswith("="):
         JsonPath(text)
     return text
@@ -60,7 +54,7 @@ def _parts(value: dict[str, Any]) -> dict[str, Any]:
         if isinstance(part, dict):
             _parts(part)
         elif isinstance(part, str):
-            path_or_constant(part)
+            _path_or_constant(part)
     return value
 
 
@@ -71,7 +65,7 @@ def _role(name: str) -> str:
 
 
 Path = Annotated[str, AfterValidator(_path)]
-PathOrConstant = Annotated[str, AfterValidator(path_or_constant)]
+PathOrConstant = Annotated[str, AfterValidator(_path_or_constant)]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_listed)]
 Role = Annotated[str, AfterValidator(_role)]
 

@@ -1,18 +1,22 @@
 """Stages of two runs: equal, the same values, within tolerance, or where they part."""
 
 import json
+from typing import get_args
 
 import pandas as pd
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from tracewheel.comparison.causes import changed_definitions, environment_differences
-from tracewheel.comparison.contents import compare_folders
+from tasks.engine.stage_code import TASKS
 from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.comparison.stages import compare_stages
+from tracewheel.config.profile import StageName
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Store
+from tracewheel_lab.commands.reproduce import STAGES
+from tracewheel_lab.reproduce.causes import changed_definitions, environment_differences
+from tracewheel_lab.reproduce.contents import compare_folders
+from tracewheel_lab.reproduce.stages import TOLERANCES, compare_stages
 
 
 @pytest.fixture
@@ -132,3 +136,8 @@ def test_packages_and_machines_that_differ_are_named():
     assert environment_differences({"packages": {"a": "1"}}, after | {"packages": {"a": "1"}}) == [
         "machine: the run, of an earlier version, did not record it"
     ]
+
+
+def test_every_stage_has_a_module_and_a_tolerance():
+    assert set(STAGES) == set(get_args(StageName)) == set(TOLERANCES)
+    assert set(TASKS) == set(STAGES)

@@ -9,11 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.contents import FileDifference, compare_folders
-from tracewheel.comparison.differences import flat, setting_differences
-from tracewheel.comparison.finished_run import FinishedRun, StoredEntry
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
+from tracewheel import DataError, FinishedRun, JsonPath, read_json, setting_differences
+from tracewheel_lab.reproduce.contents import FileDifference, compare_folders
 
 RATE = 0.05
 
@@ -40,11 +37,13 @@ class Tolerance:
                     return False
         for name, limits in self.fields.items():
             try:
-                first, second = (flat(read_json(folder / name)) for folder in (one, two))
+                first, second = (read_json(folder / name) for folder in (one, two))
             except DataError:
                 return False
-            if any(not _agree(first.get(path), second.get(path), limit) for path, limit in limits.items()):
-                return False
+            for path, limit in limits.items():
+                field = JsonPath(path)
+                if not _agree(field.get(first), field.get(second), limit):
+                    return False
         return True
 
 
@@ -143,7 +142,7 @@ def compare_stages(before: FinishedRun, after: FinishedRun, last: int | None = N
     return results
 
 
-def _placed(entries: Sequence[StoredEntry]) -> Iterator[tuple[tuple[str, int], StoredEntry]]:
+def _placed(entries: Sequence[Any]) -> Iterator[tuple[tuple[str, int], Any]]:
     """Each entry with its stage and its number among those of the stage, from 1."""
     seen: Counter[str] = Counter()
     for entry in entries:
@@ -151,7 +150,7 @@ def _placed(entries: Sequence[StoredEntry]) -> Iterator[tuple[tuple[str, int], S
         yield (entry.stage, seen[entry.stage]), entry
 
 
-def _compare(place: tuple[str, int], before: StoredEntry, after: StoredEntry | None) -> StageResult:
+def _compare(place: tuple[str, int], before: Any, after: Any) -> StageResult:
     stage, label = before.stage, _label(*place, before)
     if after is None or not after.is_stored:
         return StageResult(stage, label, before.digest, "", NOT_MADE)
@@ -171,12 +170,12 @@ def _compare(place: tuple[str, int], before: StoredEntry, after: StoredEntry | N
     return StageResult(stage, label, before.digest, after.digest, state, files=files, tolerance=tolerance.says, **shared)
 
 
-def _made(before: StoredEntry, after: StoredEntry) -> list[dict[str, Any]]:
+def _made(before: Any, after: Any) -> list[dict[str, Any]]:
     """What two entries say that they were made from, where it differs; empty where one says nothing."""
     if not before.made or not after.made:
         return []
     return setting_differences([{name: entry.made.get(name) for name in MADE} for entry in (before, after)])
 
 
-def _label(stage: str, number: int, entry: StoredEntry) -> str:
+def _label(stage: str, number: int, entry: Any) -> str:
     return str(entry.made.get("label") or f"{stage} {number}")

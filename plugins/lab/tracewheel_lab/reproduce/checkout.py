@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.core.code_state import is_commit
-from tracewheel.core.errors import DataError, InfrastructureError
-from tracewheel.core.fingerprint import PACKAGE, digest_file
+from tracewheel import DataError, FinishedRun, InfrastructureError, digest_of
+from tracewheel import __file__ as door
 
+PACKAGE = Path(door).parent
 GIT_SECONDS = 300
 LAST_LINES = 12
 RECORDED, HERE = "recorded", "here"
@@ -81,6 +81,11 @@ def code_here(run: FinishedRun) -> Code:
     return Code(PACKAGE.parent, Path.cwd(), HERE, commit, (says,))
 
 
+def is_commit(name: Any) -> bool:
+    """Whether a recorded name is that of a commit, and so no option of git."""
+    return isinstance(name, str) and re.fullmatch(r"[0-9a-f]{7,64}", name) is not None
+
+
 def _repository_with(commit: str, places: list[Path], remote: str | None) -> Path:
     if not is_commit(commit):
         raise DataError(f"{commit!r} is no commit: the run's record of its code is damaged; make it with --code here")
@@ -108,7 +113,7 @@ def _clone(run: FinishedRun, state: Mapping[str, Any], source: Path, out: Path) 
     says = []
     if diff := state.get("diff"):
         file = run.record.path / diff["file"]
-        if not file.is_file() or digest_file(file) != diff["sha256"]:
+        if not file.is_file() or digest_of(file) != diff["sha256"]:
             raise DataError(f"{file}: the changes of the run's code beyond its commit are lost or damaged; --code here goes on")
         if file.read_bytes().startswith(b"# "):
             raise DataError(f"{file}: the changes beyond the commit were too many to keep; --code here goes on with this code")

@@ -1,4 +1,4 @@
-"""The versions of the data that a finished run read, found again by their digests: logs, base model, and other files."""
+"""The base model and the files that a finished run read, found again: here, or by DVC in the version of the run's commit."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.config import IngestConfig
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.core.store import remove
-from tracewheel.environments.recorded.environment import PREFIX as RECORDED
-from tracewheel.policy.adapters import base_hash
-from tracewheel.traces.forgotten import read_forgotten
-from tracewheel.traces.snapshot import LogSlices, Snapshot, placed
+from tracewheel import DataError, FinishedRun, base_hash
 
 DVC_SECONDS = 1800
 LOCAL = Path(".dvc") / "config.local"
@@ -57,67 +49,16 @@ def bring_base(run: FinishedRun, folder: Path) -> list[str]:
     if from_dvc(folder, name) and _base_at(folder, name) == wanted:
         return [f"policy.base {name}: from DVC"]
     if _base_at(Path.cwd(), name) == wanted and not Path(name).is_absolute() and folder.resolve() != Path.cwd().resolve():
-        remove(folder / name)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(Path(name).resolve())
+        place = folder / name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        place.unlink(missing_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(Path(name).resolve())
         return [f"policy.base {name}: the clone has another one; the one that lies here is the run's"]
     raise DataError(
         f"policy.base {name}: its hash is {_base_at(folder, name) or 'unknown (none is there)'}, the run learnt on {wanted}; "
         "bring back the base that has this hash"
-    )
-
-
-def bring_logs(run: FinishedRun, folder: Path, further: list[str]) -> tuple[list[str], list[str]]:
-    """Find the exact bytes of the logs that a run has read.
-
-    Args:
-        folder: The working folder in the clone.
-        further: Files and folders to look in besides those that the profile names.
-
-    Returns:
-        Paths for `ingest.paths`, from the clone's folder; and sentences.
-
-    Raises:
-        DataError: a log was changed or is gone, or somebody was forgotten since.
-    """
-    record = run.record.snapshot
-    if record is None:
-        raise DataError(f"{run.record.path}: an earlier version made the run, and did not record what it read of the logs")
-    snapshot = Snapshot.from_record(record)
-    if not read_forgotten(run.work_dir).hashes <= snapshot.forgotten.hashes:
-        raise DataError(
-            f"run {run.run_id} is not made again: somebody was forgotten since, whose records it read (forgotten.json of "
-            f"{run.work_dir}); a run on the logs as they are now leaves them out"
-        )
-    paths = list(run.settings["ingest"]["paths"])
-    own = [path if Path(path).is_absolute() else str(folder / path) for path in paths]
-    here = [str(Path(path).absolute()) for path in paths]
-    tried = [(paths, own, "")]
-    if here != own:
-        tried.append((here, here, "the logs of the clone are not those of the run; the ones that lie here hold its bytes"))
-    if further:
-        away = [str(Path(path).absolute()) for path in further]
-        tried.append((away, away, f"logs: found in {', '.join(further)}"))
-    config = run.config.ingest
-    for recorded, places, says in tried:
-        if placed(snapshot, config.model_copy(update={"paths": tuple(places)})):
-            return recorded, [says] if says else []
-    everywhere = [path for _, places, _ in tried for path in places if Path(path).exists() or has_magic(path)]
-    found = config.model_copy(update={"paths": tuple(dict.fromkeys(everywhere))})
-    if everywhere and placed(snapshot, found):
-        return list(found.paths), ["logs: together from the clone, this folder and --logs"]
-    raise DataError(_lost(snapshot, found, run))
-
-
-def _lost(snapshot: Snapshot, config: IngestConfig, run: FinishedRun) -> str:
-    """Which log is not what it was."""
-    lost: list[LogSlices] = [log for log in snapshot.files if not config.paths or placed(Snapshot((log,)), config) is None]
-    log = lost[0] if lost else snapshot.files[0]
-    part = log.all[0]
-    more = f", and {len(lost) - 1} more logs" if len(lost) > 1 else ""
-    return (
-        f"{log.name}: no log holds the bytes {part.begin} to {log.all[-1].end} that run {run.run_id} has read "
-        f"(SHA-256 {part.sha256[:16]}…){more}: it was changed, rotated or deleted. Bring back a copy (--logs DIR)"
     )
 
 
@@ -184,7 +125,7 @@ def _named_paths(value: Any) -> Iterator[str]:
         for item in value:
             yield from _named_paths(item)
     elif isinstance(value, str):
-        name = value.removeprefix(RECORDED)
+        name = value.removeprefix("recorded:")
         if ("/" in name or Path(name).suffix) and "://" not in name and not Path(name).is_absolute() and "\n" not in name:
             yield name
 
@@ -195,10 +136,3 @@ def _base_at(folder: Path, name: str) -> str:
         return base_hash(str(place) if place.exists() else name)
     except (DataError, OSError):
         return ""
-
-
-def parents_of(run: FinishedRun) -> dict[str, Any]:
-    """What the run began with, from its record: `start.json`."""
-    path = run.record.path / "start.json"
-    found: dict[str, Any] = read_json(path) if path.is_file() else {}
-    return found
