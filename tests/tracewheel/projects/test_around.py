@@ -6,7 +6,9 @@ from tracewheel import Episode, Task
 from tracewheel.projects.around.verifier import RightAnswer
 
 # As OpenHands 1.16 ends: its answer in a box, and more below.
-BOXED = "│ one, two │\n╰──────────╯\n────────────\nGoodbye!\nConversation ID: 01d0256af833441293e26f0550c03b3d\nHint: resume\nit\n"
+BOXED = (
+    "│ one, two │\n╰──────────╯\n────────────\nGoodbye!\nConversation ID: 01d0256af833441293e26f0550c03b3d\nHint: resume\nit\n"
+)
 
 
 @pytest.mark.parametrize(
