@@ -82,14 +82,15 @@ class DefenceConfig(Strict):
     """When a client's update is left out, and when the client is.
 
     Norms are in medians of the round. An update is shrunk to `clip`, left out above `largest`, below `smallest`, or where its
-    cosine with the others' mean direction is below `cosine`. A client that is left out `quarantine_after` rounds running
-    is quarantined until `tracewheel federated release`.
+    cosine with the others' mean direction is below `cosine`: honest updates have nothing in common once they are learnt, so
+    0 would leave them out. A client that is left out `quarantine_after` rounds running is quarantined until `tracewheel
+    federated release`.
     """
 
     clip: Positive = 1.5
     largest: Positive = 3.0
     smallest: Annotated[float, Field(ge=0.0)] = 0.2
-    cosine: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.0
+    cosine: Annotated[float, Field(ge=-1.0, le=1.0)] = -0.2
     quarantine_after: Count = 2
 
 

@@ -34,7 +34,7 @@ def checked(maker: WebEnvironment, kind: str, task: Task) -> collections.Counter
         environment.reset(task)
         found["other page at reset"] += bool(played.views) and environment.view.items != played.views[0].items
         found["did nothing"] += judged(environment, task) > 0
-        for name, calls in {"solved": played.calls, **played.near_misses()}.items():
+        for name, calls in {"solved": played.calls, **environment.near_misses(task)}.items():
             environment.reset(task)
             for call in calls:
                 if environment.step(*call).done:
