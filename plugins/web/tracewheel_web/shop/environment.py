@@ -93,19 +93,20 @@ class ShopEnvironment(WebappEnvironment):
 
     def _too_much(self, task: Task) -> dict[str, list[Call]]:
         """The whole work, and then another product in the cart."""
-        names = {step.get("name") for step in task.goal["plan"]}
+        known = {step.get("name") for step in task.goal["plan"]}
 
         def agent(seen: Seen) -> Steps:
             seen = yield from _steps(seen, task.goal["plan"])
             seen = yield "click", {"ref": seen.ref("link", "Shop")}
             inside = task.initial_state["site"]["cart"]
-            wanted = [item for item in seen.all("link")[3:] if item["name"] not in names]
-            for item in wanted:
+            while True:
+                item = next(item for item in seen.all("link")[3:] if item["name"] not in known)
+                known.add(item["name"])
                 seen = yield "click", {"ref": item["ref"]}
                 if seen.view.path.removeprefix("/product/") not in inside:
                     yield "click", {"ref": seen.ref("button", "Put into the cart")}
                     return
-                seen = yield "back", {}
+                seen = yield "back", {}  # the links have other numbers now
 
         return {"extra_change": play(self, task, agent).calls}
 
