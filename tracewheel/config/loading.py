@@ -198,6 +198,8 @@ def _near(where: str, model: type[Strict]) -> str:
     section, _, key = where.rpartition(".")
     begins, depth = f"{section}." if section else "", where.count(".")
     beside = sorted({one.name.split(".")[depth] for one in settings(model) if one.name.startswith(begins)})
+    if key in beside:
+        return f": another {section}.kind has it"
     near = difflib.get_close_matches(key, beside, n=1)
     return f"; did you mean {begins}{near[0]}?" if near else "; `tracewheel describe profile` lists all"
 

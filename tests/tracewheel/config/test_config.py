@@ -62,6 +62,7 @@ def test_the_aims_are_absent_by_default():
     [
         ({"name": "x", "trainig": {}}, "trainig: no such key"),
         ({"name": "x", "training": {"iteration": 3}}, "training.iteration: no such key"),
+        ({"name": "x", "learner": {"kind": "dpo", "kl": 0.1}}, "learner.kl: no such key: another learner.kind has it"),
         ({"name": "x", "training": {"iterations": "many"}}, "training.iterations: Input should be a valid integer"),
         ({"name": "x", "training": {"iterations": 0}}, "training.iterations: Input should be greater"),
         ({"name": "x", "sampler": {"kind": "best"}}, "sampler.kind"),
