@@ -228,7 +228,8 @@ class _Curation:
 
         out.mkdir(parents=True, exist_ok=True)
         in_use.to_parquet(out / TASKS_FILE, index=False)
-        self._with_states(reserve).to_parquet(out / RESERVE_FILE, index=False)
+        reserve = self._with_states(reserve)
+        reserve.to_parquet(out / RESERVE_FILE, index=False)
         clusters.to_parquet(out / DUPLICATES_FILE, index=False)
         pandas.DataFrame(self.replayed.overlaps, columns=list(Overlap._fields)).to_parquet(
             out / CONTAMINATION_FILE, index=False
@@ -264,7 +265,8 @@ class _Curation:
         ranks = np.full(len(self.replayed.rows), -1, dtype=np.int64)
         ranks[episodes["row"].to_numpy()] = np.arange(len(episodes))
         together = self.replayed.rows["task_id"].factorize()[0]
-        return EpisodeOrder(self.replayed.file, ranks, together, in_use, scratch / "buckets"), report
+        known = pandas.concat([in_use, reserve], ignore_index=True)
+        return EpisodeOrder(self.replayed.file, ranks, together, known, scratch / "buckets"), report
 
     def _in_benchmarks(self) -> list[str]:
         """Tasks with a trace that contains a benchmark item."""

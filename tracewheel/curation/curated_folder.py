@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracewheel.core.files import read_columns, read_table
 from tracewheel.core.types import Task
+
+if TYPE_CHECKING:
+    import pandas
 
 TASKS_FILE, EPISODES_FILE, SETS_FOLDER = "tasks.parquet", "episodes.parquet", "sets"
 DUPLICATES_FILE, CONTAMINATION_FILE = "duplicates.parquet", "contamination.parquet"
@@ -28,6 +32,14 @@ def load_tasks(curated: Path, split: str) -> list[Task]:
     frame = pandas.read_parquet(path)
     rows = frame[frame["split"] == split].to_dict("records")
     return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
+
+
+def all_tasks(curated: Path) -> pandas.DataFrame:
+    """The records of all tasks with their `split`, those of the reserve too: what is trained on equals none of the others."""
+    import pandas
+
+    tasks, reserve = read_table(curated / TASKS_FILE), curated / RESERVE_FILE
+    return pandas.concat([tasks, read_table(reserve)], ignore_index=True) if reserve.is_file() else tasks
 
 
 def load_components(curated: Path) -> dict[str, str]:

@@ -204,7 +204,7 @@ class EpisodeOrder:
         file: The replayed traces, N rows (see `replayed_traces.py`).
         ranks: [N] position of the row among the episodes, -1 where it is not an episode.
         together: [N] number of the row's task.
-        tasks: Records of the tasks in use, with `split`.
+        tasks: Records of the tasks in use and of the reserve, with `split`.
         scratch: A folder for working files.
     """
 

@@ -14,7 +14,7 @@ from tracewheel.config import SamplerConfig, SamplerSections
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task, content_hash
-from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.curation.curated_folder import TASKS_FILE, all_tasks
 from tracewheel.curation.replay import no_op_problem
 from tracewheel.environments import VariantMaker, make_environment, open_environment
 from tracewheel.sampling.sampler import Kin, TaskSampler
@@ -56,7 +56,7 @@ class SelfEvolvingSampler(TaskSampler):
         """Withdraw the variants that were solved or failed too, and make new ones of tasks that keep failing.
 
         Args:
-            curated: The folder of the curation stage; no variant equals one of its tasks, whatever the split.
+            curated: The folder of the curation stage; no variant equals one of its tasks, in a split or the reserve.
 
         Returns:
             The new variants.
@@ -69,7 +69,7 @@ class SelfEvolvingSampler(TaskSampler):
         failing = [name for name in self._curated_ids if self._streaks.get(name, 0) <= -AFTER]
         if not failing:
             return []
-        table = read_table(curated / TASKS_FILE)
+        table = all_tasks(curated)
         by_id = {task.id: task for task in _tasks_of(table[table["id"].isin(failing)])}
         taken = _identities(_tasks_of(table)) | _identities(self._variants.values())
         made: list[Task] = []
@@ -92,10 +92,10 @@ class SelfEvolvingSampler(TaskSampler):
         return {"variants": float(len(self._variants))}
 
     def keep_clear_of(self, curated: Path) -> None:
-        """Withdraw the variants that equal a task of some split now, or whose origin is no longer trained on."""
+        """Withdraw the variants that equal a task of a split or the reserve now, or whose origin is no longer trained on."""
         if not self._variants:
             return
-        taken = _identities(_tasks_of(read_table(curated / TASKS_FILE)))
+        taken = _identities(_tasks_of(all_tasks(curated)))
         trained = set(self._curated_ids)
         self._withdraw(
             [name for name, task in self._variants.items() if self._origins[name] not in trained or _identities([task]) & taken]

@@ -56,7 +56,7 @@ from tracewheel_prompts.players import LocalPlayer, curated_under, prompted
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.settings import PromptSettings
 from tracewheel_search.continuing import Player
-from tracewheel_search.hindsight import relabelled
+from tracewheel_search.hindsight import never_trained_on, relabelled
 from tracewheel_search.pairs import SCORES, TRAJECTORIES, PairSettings, write_pairs
 from tracewheel_search.searching import Search, SearchSettings
 from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
@@ -167,9 +167,8 @@ class Roads:
 
     def in_hindsight(self, config: RetrainConfig) -> Callable[[Path], Path]:
         """Adds the failures that solved another task to an iteration's episodes."""
-        splits = {split: load_tasks(self.curated, split) for split in ("train", "validation", "held_out", "harder")}
-        known = {task.id: task for task in splits.pop("train")}
-        taken = {task.fingerprint for tasks in splits.values() for task in tasks}
+        known = {task.id: task for task in load_tasks(self.curated, "train")}
+        taken = never_trained_on(self.curated)
         player = Player(RolloutSections.of(config), policy_of(self.start, config.policy.base), 64)
 
         def joined(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The three commands one after the other on a small curated folder, as a user calls them."""
+"""The commands one after the other on a small curated folder, as a user calls them."""
 
 from argparse import ArgumentParser
 

@@ -20,7 +20,7 @@ from tracewheel import (
     update,
 )
 from tracewheel_search.continuing import Player
-from tracewheel_search.hindsight import relabelled, task_solved
+from tracewheel_search.hindsight import never_trained_on, relabelled, task_solved
 
 SAMPLES = 4
 
@@ -86,6 +86,12 @@ def test_tasks_that_must_not_be_trained_on_are_never_reached(made, played, tasks
     reached = {found.fingerprint for each in failed if (found := task_solved(each, known[each.task_id], set()))}
     assert reached
     assert not any(task_solved(each, known[each.task_id], reached) for each in failed)
+
+
+def test_the_reserve_is_not_trained_on_either(tasks, tmp_path):
+    pd.DataFrame([{**tasks[0].to_record(), "split": "train"}]).to_parquet(tmp_path / "tasks.parquet")
+    pd.DataFrame([{**tasks[1].to_record(), "split": "reserve"}]).to_parquet(tmp_path / "reserve.parquet")
+    assert never_trained_on(tmp_path) == {tasks[1].fingerprint}
 
 
 def test_the_update_weighs_them_by_the_policy_under_the_new_prompt(made, played):

@@ -19,6 +19,7 @@ from tracewheel import (
     ScoreSections,
     Task,
     Trajectory,
+    load_tasks,
     make_verifier,
     open_environment,
     read_records,
@@ -29,6 +30,13 @@ from tracewheel import (
 )
 from tracewheel_search.continuing import Branch, Player
 from tracewheel_search.pairs import SCORES, TRAJECTORIES
+
+OUTSIDE = ("validation", "held_out", "harder", "reserve")  # splits whose tasks are never trained on
+
+
+def never_trained_on(curated: Path) -> set[str]:
+    """The fingerprints of a curated folder's tasks outside the training split."""
+    return {task.fingerprint for split in OUTSIDE for task in load_tasks(curated, split)}
 
 
 def task_solved(trajectory: Trajectory, task: Task, taken: Collection[str]) -> Task | None:

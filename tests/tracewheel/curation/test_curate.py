@@ -63,6 +63,8 @@ def test_tasks_carry_their_component_which_is_on_one_side(curated):
     reserve = pandas.read_parquet(curated[1] / "reserve.parquet")
     assert set(known) == {*tasks["id"], *reserve["id"]} and len(reserve)
     assert not set(reserve["component"]) & set(tasks["component"]), "the reserve shares nothing with a set"
+    hindsight = pandas.read_parquet(curated[1] / "sets" / "hindsight.parquet")
+    assert not set(reserve["id"]) & set(hindsight["task_id"])
     episodes = pandas.read_parquet(curated[1] / "episodes.parquet", columns=["task_id", "user"])
     users = episodes["task_id"].map(known).groupby(episodes["user"]).nunique()
     assert (users == 1).all(), "whoever shares a user shares a component"

@@ -152,6 +152,22 @@ def test_held_out_trained_and_repeated_tasks_are_not_offered(splits, curated, mo
             check_leaks(pd.DataFrame([*everything, leak.to_record() | {"split": "train"}]), EPISODES)
 
 
+def test_tasks_of_the_reserve_are_not_offered(splits, curated, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENTS, "workspace", Narrow)
+    sampler = make_sampler(config(), curated)
+    fail(sampler, splits["train"][0], rounds=2)
+    monkeypatch.setattr(Narrow, "made", ())
+    offered = sampler.evolve(curated)[0]
+    write_tasks(curated / "aside", {"reserve": [offered]})
+    (curated / "aside" / "tasks.parquet").rename(curated / "reserve.parquet")
+    again = make_sampler(config(), curated)
+    monkeypatch.setattr(Narrow, "made", (offered,))
+    fail(again, splits["train"][0], rounds=2)
+    assert offered.id not in {task.id for task in again.evolve(curated)}
+    sampler.keep_clear_of(curated)
+    assert offered.id not in sampler.select(10_000, 1)
+
+
 def test_a_variant_that_cannot_be_judged_is_not_offered(splits, curated, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "workspace", Narrow)
     task = splits["train"][0]

@@ -10,7 +10,7 @@ from tracewheel.config import WarmStartConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
-from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, TASKS_FILE
+from tracewheel.curation.curated_folder import EPISODES_FILE, SETS_FOLDER, all_tasks
 from tracewheel.curation.hindsight import hindsight_episodes
 from tracewheel.curation.labels import JUDGED
 from tracewheel.curation.replay import is_tried
@@ -46,7 +46,7 @@ def episodes_to_imitate(settings: WarmStartConfig, curated: Path, kind: str) -> 
     logged = logged[[is_tried(json.loads(messages)) for messages in logged["messages"]]]
     parts = [(_vouched_for(logged[passed(logged)], curated) if kind == "verified" else logged).assign(source=LOGGED)]
     if settings.extra_demonstrations or settings.hindsight:
-        tasks = read_table(curated / TASKS_FILE)
+        tasks = all_tasks(curated)
         training = tasks[tasks["split"] == "train"]
         parts += [_taught(Path(folder), set(training["id"])).assign(source=TAUGHT) for folder in settings.extra_demonstrations]
         if settings.hindsight:

@@ -31,18 +31,15 @@ def run(options: Namespace) -> dict[str, Any]:
     config, policy = profile_and_policy(options)
     from tracewheel import RolloutSections, ScoreSections, curated_folder, load_tasks, produce_whole, stage_shown
     from tracewheel_search.continuing import Player
-    from tracewheel_search.hindsight import relabelled
+    from tracewheel_search.hindsight import never_trained_on, relabelled
 
     curated = curated_folder(options)
     trajectories, scores = episodes(options)
     tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
-    taken = {task.fingerprint for split in ("validation", "held_out", "harder") for task in load_tasks(curated, split)}
-    player = Player(RolloutSections.of(config), policy, 16)
-    figures: dict[str, int] = {}
+    player, rubric, taken = Player(RolloutSections.of(config), policy, 16), ScoreSections.of(config), never_trained_on(curated)
     with stage_shown("relabel", None):
-        produce_whole(
-            Path(options.out),
-            lambda out: figures.update(relabelled(player, ScoreSections.of(config), trajectories, scores, tasks, taken, out)),
+        figures = produce_whole(
+            Path(options.out), lambda out: relabelled(player, rubric, trajectories, scores, tasks, taken, out)
         )
     return {"out": options.out, "episodes": len(trajectories), **figures}
 

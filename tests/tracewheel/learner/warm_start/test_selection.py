@@ -7,8 +7,9 @@ import pytest
 
 from tracewheel.config import WarmStartConfig
 from tracewheel.core.errors import DataError, LeakError
+from tracewheel.core.types import Task
 from tracewheel.environments.workspace.agent import manifest_call, move_call, solution
-from tracewheel.environments.workspace.environment import TOOLS, play
+from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import selected_files
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
 from tracewheel.learner.warm_start.stage import warm_start
@@ -100,6 +101,27 @@ def test_hindsight_adds_the_failures_of_the_training_split(curated):
     episodes = episodes_to_imitate(WarmStartConfig(hindsight=True), curated, "verified")
     assert episodes["trace_id"].tolist()[6:] == ["trace-2-hindsight", "trace-5-hindsight", "trace-8-hindsight"]
     assert set(episodes["success"]) == {1.0}
+
+
+def test_hindsight_never_demonstrates_a_task_of_the_reserve(curated):
+    found = episodes_to_imitate(WarmStartConfig(hindsight=True), curated, "verified")
+    prompt = next(one["content"] for one in json.loads(found["messages"].iloc[-1]) if one["role"] == "user")
+    tasks = pd.read_parquet(curated / "tasks.parquet").to_dict("records")
+    (reached,) = [one for task in tasks if (one := reached_by_half(task)) and one.prompt == prompt]
+    pd.DataFrame([reached.to_record() | {"split": "reserve"}]).to_parquet(curated / "reserve.parquet")
+    left = episodes_to_imitate(WarmStartConfig(hindsight=True), curated, "verified")
+    assert left["trace_id"].tolist() == found["trace_id"].tolist()[:-1]
+
+
+def reached_by_half(record):
+    """The task that the half solution of a task with two files solves."""
+    task, environment = Task.from_record(record), WorkspaceEnvironment()
+    if task.tier != 2:
+        return None
+    environment.reset(task)
+    for name, arguments in half(task):
+        environment.step(name, arguments)
+    return environment.task_reached(task, environment.snapshot())
 
 
 def test_the_warm_start_trains_on_all_sources(curated, lessons, tasks, config, tmp_path):
