@@ -6,7 +6,7 @@ The demo's loop on each seed; then, at each fourth of its last iterations, the g
 harder tier of the policy itself and of averages of the last `n` policies. An average is that of the products B A, exact by
 stacking the factors, brought back to the rank by singular values. Rounding, which differs between processors, makes a loop part
 from itself as another draw does, so that the spread over iterations and seeds stands for it. The outcome of each task is kept
-in `results/late_policies.json`; what it holds is not played again.
+in `results/late_policies.json`; what it holds is not played again. Needs the wheel federated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 import torch
 from measuring import table
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.config import EvaluateSections, RetrainConfig, load_config
@@ -30,8 +30,8 @@ from tracewheel.curation.curated_folder import HARDER, HELD_OUT
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate_split
 from tracewheel.policy.adapter_check import WEIGHTS
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel_federated.low_rank import adapter_of, layers_of, nearest, summed
 
-A, B = "lora_A", "lora_B"
 ITERATIONS = (20, 24, 28, 32, 36, 40, 44, 48)
 LAST = (1, 2, 4, 8)
 
@@ -84,19 +84,10 @@ def averaged(adapters: list[Path], out: Path) -> Path:
     if len(adapters) == 1:
         return adapters[0]
     shutil.copytree(adapters[-1], out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("probe*"))  # of other weights
-    weights = [load_file(folder / WEIGHTS) for folder in adapters]
-    for name in [name for name in weights[0] if A in name]:
-        partner = name.replace(A, B)
-        rank = weights[0][name].shape[0]
-        a = torch.cat([one[name].double() for one in weights])
-        b = torch.cat([one[partner].double() for one in weights], dim=1) / len(weights)
-        left, upper = torch.linalg.qr(b)
-        right, lower = torch.linalg.qr(a.T)
-        outer, values, inward = torch.linalg.svd(upper @ lower.T)
-        roots = values[:rank].sqrt()
-        weights[-1][partner] = (left @ outer[:, :rank] * roots).float().contiguous()
-        weights[-1][name] = ((roots[:, None] * inward[:rank]) @ right.T).float().contiguous()
-    save_file(weights[-1], out / WEIGHTS, metadata={"format": "pt"})
+    layers = [layers_of(load_file(folder / WEIGHTS)) for folder in adapters]
+    means = {name: summed((1.0 / len(layers), one[name]) for one in layers) for name in layers[0]}
+    ranks = {name: len(layer.a) for name, layer in layers[0].items()}
+    save_file(adapter_of({name: nearest(mean, ranks[name]) for name, mean in means.items()}), out / WEIGHTS, {"format": "pt"})
     return out
 
 
