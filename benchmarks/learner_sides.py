@@ -30,6 +30,8 @@ class Meter:
         self.cpu, self.wall = time.process_time(), time.perf_counter()
 
     def stop(self) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         self.cpu, self.wall = time.process_time() - self.cpu, time.perf_counter() - self.wall
         self.peak = _status("VmHWM")
 
@@ -75,7 +77,10 @@ def ours(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tu
 
 
 def trl(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tuple[Meter, float, dict[str, torch.Tensor]]:
-    """One step of GRPOTrainer, its trajectories given by a rollout function."""
+    """One step of GRPOTrainer, its trajectories given by a rollout function; of several `steps` the last is measured.
+
+    `device`: cpu unless given.
+    """
     from datasets import Dataset
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -130,14 +135,14 @@ def trl(workload: Workload, table: pd.DataFrame, setting: dict[str, Any]) -> tup
                 num_generations=workload.group,
                 max_completion_length=workload.tokens,
                 gradient_checkpointing=bool(setting["checkpointing"]),
-                max_steps=1,
+                max_steps=setting.get("steps", 1),
                 learning_rate=LEARNING_RATE,
                 max_grad_norm=1e9,
                 epsilon=CLIP,
                 beta=0.0,
                 loss_type="dapo",
                 temperature=1.0,
-                use_cpu=True,
+                use_cpu=setting.get("device", "cpu") == "cpu",
                 bf16=False,
                 shuffle_dataset=False,
                 report_to="none",

@@ -8,6 +8,7 @@ seed's warm start and stop after the iteration in which they have sampled `--tok
 held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
 the last policy which a method had, by its mean over seeds, when rejection sampling had ended. Writes
 `results/lost_tasks.json`, with the outcome of each task, and `results/lost_tasks.md`; what the first holds is not played again.
+With other `--tiers`, that is numbers of files, the first is `lost_tasks_TIERS.json`, and all such files make the last table.
 """
 
 from __future__ import annotations
@@ -107,11 +108,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--tokens", type=int, default=110_000)
+    parser.add_argument("--tiers", type=int, nargs="+", default=TIERS, help="numbers of files of the tasks")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-lost-tasks"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    known = arguments.out / "lost_tasks.json"
+    arguments.tiers = tuple(arguments.tiers)
+    known = arguments.out / results_file(arguments.tiers)
     results: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
     for seed in arguments.seeds:
         for name in ("warm start", *arguments.methods):
@@ -126,9 +129,14 @@ def main() -> None:
     for name in arguments.methods:
         at_equal_cpu(name, results, arguments)
     known.write_text(json.dumps(results) + "\n")
-    text = table_of(results)
-    known.with_suffix(".md").write_text(text)
+    text = table_of(json.loads((arguments.out / results_file(TIERS)).read_text())) + boundary(arguments.out)
+    (arguments.out / "lost_tasks.md").write_text(text)
     print(text)
+
+
+def results_file(tiers: tuple[int, ...]) -> str:
+    """The name of the file of results on tasks with so many files."""
+    return "lost_tasks.json" if tiers == TIERS else f"lost_tasks_{'-'.join(map(str, tiers))}.json"
 
 
 def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[dict[str, Any]]) -> dict[str, Any]:
@@ -136,17 +144,19 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
     method = METHODS.get(name, Method())
     budget, epochs = sum(each["cpu_s"] for each in of_base), method.at_start or 0
     if method.fill:
-        epochs = filling(json.loads((arguments.out / "lost_tasks.json").read_text())[FIRST][str(seed)]["iterations"][0], budget)
+        epochs = filling(
+            json.loads((arguments.out / results_file(arguments.tiers)).read_text())[FIRST][str(seed)]["iterations"][0], budget
+        )
     alone = method.fill or name == ALONE
     loop = ["training.iterations=16", *SETTINGS, *arguments.settings]
     config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *method.settings(epochs)])
     torch.set_num_threads(config.threads)
     work, folder = places(name, seed, arguments)
     start = warm_started(config, curated_logs(config, arguments.work / "curated"), work / "warm")
-    tasks = work / f"tasks-{method.wrong:g}-{method.verified}"
-    hard_tasks(tasks, seed, method)
+    tasks = tasks_folder(folder, method)
+    hard_tasks(tasks, seed, method, arguments.tiers)
     if name == "warm start":
-        return {"tasks": outcomes(config, tasks, start / "adapter", work / f"evaluated-{name}")}
+        return {"tasks": outcomes(config, tasks, start / "adapter", folder.with_name(f"evaluated-{folder.name}"))}
     notes: dict[int, dict[str, Any]] = {}
 
     def enough(figures: list[dict[str, Any]]) -> bool:
@@ -158,13 +168,19 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
         {"tokens": each["generated_tokens"] * SAMPLES, **{key: each[key] for key in SECONDS}, **notes[number]}
         for number, each in enumerate(figures, 1)
     ]
-    return {"tasks": outcomes(config, tasks, adapter, work / f"evaluated-{name}"), "iterations": iterations}
+    return {"tasks": outcomes(config, tasks, adapter, folder.with_name(f"evaluated-{folder.name}")), "iterations": iterations}
 
 
 def places(name: str, seed: int, arguments: argparse.Namespace) -> tuple[Path, Path]:
     """The folder of a seed, and that of a method's iterations in it."""
     work = arguments.work / f"seed-{seed}"
-    return work, work / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
+    own = work if arguments.tiers == TIERS else work / "-".join(map(str, arguments.tiers))
+    return work, own / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
+
+
+def tasks_folder(folder: Path, method: Method) -> Path:
+    """The folder of the tasks beside that of a method's iterations."""
+    return folder.with_name(f"tasks-{method.wrong:g}-{method.verified}")
 
 
 def at_equal_cpu(name: str, results: dict[str, Any], arguments: argparse.Namespace) -> None:
@@ -185,9 +201,9 @@ def at_equal_cpu(name: str, results: dict[str, Any], arguments: argparse.Namespa
             work, folder = places(name, int(seed), arguments)
             adapter = (folder / f"{fits:03d}" if fits else work / "warm") / "adapter"
             config = load_config("configs/tiny.yaml", [f"seed={seed}", *SETTINGS])
-            tasks = work / f"tasks-{METHODS[name].wrong:g}-{METHODS[name].verified}"
+            tasks = tasks_folder(folder, METHODS[name])
             found["at_equal_cpu"] = {
-                "iterations": fits, **outcomes(config, tasks, adapter, work / f"evaluated-{name}-{fits}"),
+                "iterations": fits, **outcomes(config, tasks, adapter, folder.with_name(f"evaluated-{folder.name}-{fits}")),
             }  # fmt: skip
 
 
@@ -198,7 +214,7 @@ def filling(first: dict[str, Any], budget: float) -> int:
     return max(EPOCHS, round(EPOCHS * (budget - (first["cpu_s"] - update)) / update))
 
 
-def hard_tasks(folder: Path, seed: int, method: Method) -> None:
+def hard_tasks(folder: Path, seed: int, method: Method, tiers: tuple[int, ...]) -> None:
     """Write training tasks, of which some have a known solution, and held-out ones, as a curation would.
 
     A wrong solution leaves the last file where it was.
@@ -206,7 +222,7 @@ def hard_tasks(folder: Path, seed: int, method: Method) -> None:
     rng = random.Random(f"lost-tasks-{seed}")
     made: dict[str, Task] = {}
     while len(made) < TRAIN + HELD_OUT:
-        task = make_task(FAMILIES[len(made) % 2], TIERS[len(made) // 2 % 3], rng)
+        task = make_task(FAMILIES[len(made) % 2], tiers[len(made) // 2 % len(tiers)], rng)
         made.setdefault(task.fingerprint, task)
     tasks = list(made.values())
     known = random.Random(seed).sample(range(TRAIN), KNOWN)
@@ -299,6 +315,27 @@ def table_of(results: dict[str, Any]) -> str:
                 differences[f"{name}, at {title}"] = difference_of([of[name][s] for s in both], [of[BASE][s] for s in both])
         text += f"\n\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
     return f"{text}\n"
+
+
+def boundary(out: Path) -> str:
+    """Markdown: GRPO beside rejection sampling by the share of first groups that are lost, over the files of all tiers."""
+    rows = []
+    for path in sorted(out.glob("lost_tasks*.json")):
+        results = json.loads(path.read_text())
+        seeds = sorted(results.get(BASE, {}).keys() & results.get("GRPO", {}).keys(), key=int)
+        if len(seeds) < 2:
+            continue
+        rates = {name: [rate_of(results[name][seed]["tasks"]) for seed in seeds] for name in ("warm start", BASE, "GRPO")}
+        lost = fmean(results[name][seed]["iterations"][0]["lost_groups"] for name in (BASE, "GRPO") for seed in seeds)
+        found = difference_of(rates["GRPO"], rates[BASE])
+        means = [f"{fmean(each):.3f}" for each in rates.values()]
+        files = path.stem.removeprefix("lost_tasks").lstrip("_") or "-".join(map(str, TIERS))
+        rows.append((lost, [f"{lost:.2f}", files, str(len(seeds)), *means, f"{found.mean:+.1f}", found.says]))
+    if not rows:
+        return ""
+    head = ["first groups lost", "files", "seeds", "warm start", BASE, "GRPO", "difference", "in points"]
+    title = "GRPO minus rejection sampling, by the share of first groups that are lost"
+    return f"\n{title}:\n\n{table(head, [row for _, row in sorted(rows)])}\n"
 
 
 if __name__ == "__main__":

@@ -70,6 +70,26 @@ def throughput(device: str, small: bool, seconds: float) -> list[dict[str, Any]]
     return points
 
 
+def trl(device: str, small: bool) -> dict[str, Any]:
+    """TRL's update on padded rows, one at a time, beside ours on packed ones: equal trajectories, each's second step."""
+    import learner_sides
+
+    workload = SMALL if small else replace(QWEN3_4B, tokens=16_384, group=2, dtype="bfloat16")
+    model, optimizer = _model(workload, device, getattr(torch, workload.dtype))
+    found = {"ours": _point(model, optimizer, workload, "packed", device)}
+    del model, optimizer
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    table = trajectories(workload)
+    setting = {"rows": 1, "checkpointing": True, "steps": 2, "device": device}
+    meter, _, _ = learner_sides.trl(workload, table, setting)
+    peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else None
+    tokens_per_s = sum(map(len, table["token_ids"])) / meter.wall
+    found["trl"] = {"tokens": workload.tokens, "wall_s": meter.wall, "tokens_per_s": tokens_per_s, "peak_gb": peak}
+    return found | {"times_as_fast": found["ours"]["tokens_per_s"] / tokens_per_s}
+
+
 def kernels(device: str, small: bool) -> list[dict[str, Any]]:
     """The kernels that an update of six layers spends most time in."""
     from torch.profiler import ProfilerActivity, profile

@@ -83,6 +83,17 @@ def test_the_time_of_an_update_is_told_by_kernel(module, monkeypatch):
     assert 0.5 < sum(row["share"] for row in found) <= 1.0 and found == sorted(found, key=lambda row: -row["ms"])
 
 
+def test_trls_update_is_timed_beside_ours(module, monkeypatch):
+    learning = module("learning")
+    monkeypatch.setattr(learning, "SMALL", learning.replace(learning.SMALL, tokens=64, action=8, observation=8, group=2))
+    found = learning.trl("cpu", small=True)
+    assert found["trl"]["wall_s"] > 0.0 and found["times_as_fast"] > 0.0
+    rows = learning.trajectories(learning.SMALL)["token_ids"]
+    tokens = sum(map(len, rows))
+    for side in ("ours", "trl"):
+        assert found[side]["tokens_per_s"] * found[side]["wall_s"] == pytest.approx(tokens), side
+
+
 @pytest.mark.slow
 def test_the_loop_comes_to_its_verdict(module, monkeypatch):
     run = module("run")
