@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,29 @@ def test_the_gradients_of_two_types_are_compared(module, monkeypatch):
     monkeypatch.setattr(learning, "SMALL", learning.replace(learning.SMALL, tokens=64, action=8, observation=8))
     found = learning.parity("cpu", small=True)
     assert found["forks float32"]["distance"] == 0.0 and 0.0 < found["forks bfloat16"]["distance"] < 0.05
+
+
+def pretended(part, *layers):
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("pretended_gpu.py")), part, *map(str, layers)],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_an_update_mixes_no_devices_and_its_waits_do_not_grow_with_the_layers():
+    two, four = pretended("learner", 2, 4)
+    assert "add: ['pretended:0', 'cpu']" in two.pop("mixed") and four.pop("mixed")
+    for layout, found in two.items():
+        assert found["distance"] < 1e-5 and found["batches"] == 1, layout
+        assert found["waits"] == four[layout]["waits"] and sum(found["waits"].values()) <= 14, (layout, found["waits"])
+
+
+def test_a_step_of_the_engine_waits_for_tokens_and_log_probabilities_alone():
+    (found,) = pretended("engine", 2)
+    assert found["equal"] and found["turns"] == 3
+    assert all(waits == {"tolist": 2} for waits in found["steps"]), found["steps"]
 
 
 def test_an_older_torch_gets_grouped_heads(module, monkeypatch):

@@ -2,7 +2,8 @@
 
 A token is found by its cumulated probability in two steps: among sums of blocks of the vocabulary, then within one
 block. So only a few thousand numbers of a row are cumulated, in float64, whatever the size of the vocabulary. Top-p
-sorts only the tokens that may belong to the nucleus.
+sorts only the tokens that may belong to the nucleus. What is asked of a row is a tensor of the CPU wherever the logits are:
+to look at it, a GPU need not be waited for.
 
 Legend: R rows, V tokens of the vocabulary, B blocks, K tokens that may be in the nucleus.
 """
@@ -22,11 +23,11 @@ class TokenDistribution:
 
     Args:
         logits: [R, V], float32.
-        temperatures: [R, 1].
+        temperatures: [R, 1], of the CPU.
     """
 
     def __init__(self, logits: torch.Tensor, temperatures: torch.Tensor) -> None:
-        self._logits = logits if bool((temperatures == 1).all()) else logits / temperatures
+        self._logits = logits if bool((temperatures == 1).all()) else logits / temperatures.to(logits.device)
         self._probabilities = self._logits.softmax(dim=-1)
         # The most likely token has exp(0) over the sum: the normaliser without another pass over the exponentials.
         highest, largest = (values.amax(dim=-1, keepdim=True) for values in (self._logits, self._probabilities))
@@ -37,7 +38,7 @@ class TokenDistribution:
         return self._logits.gather(1, tokens) - self._normaliser
 
     def draw(self, uniforms: torch.Tensor, top_p: torch.Tensor, greedy: torch.Tensor) -> torch.Tensor:
-        """Inverse-transform sampling, row by row.
+        """Inverse-transform sampling, row by row. All arguments are tensors of the CPU.
 
         Top-p (Holtzman et al. 2020) keeps the fewest most likely tokens that hold at least `top_p`.
 
@@ -47,16 +48,19 @@ class TokenDistribution:
             greedy: [R, 1]; where true, the most likely token is taken.
 
         Returns:
-            Tokens [R, 1].
+            Tokens [R, 1], where the logits are.
         """
-        tokens = torch.empty_like(greedy, dtype=torch.long)
+        device = self._logits.device
+        tokens = torch.empty_like(greedy, dtype=torch.long, device=device)
         nucleus = ~greedy & (top_p < 1.0)
         for rows, draw in ((greedy, self._most_likely), (nucleus, _draw_from_nucleus), (~(greedy | nucleus), _draw)):
             if bool(rows.all()):
-                return draw(self._probabilities, uniforms, top_p)
+                return draw(self._probabilities, uniforms.to(device), top_p.to(device))
             if bool(rows.any()):
-                some = rows[:, 0]
-                tokens[some] = draw(self._probabilities[some], uniforms[some], top_p[some])
+                some = rows[:, 0].nonzero()[:, 0]
+                wanted = [asked[some].to(device) for asked in (uniforms, top_p)]
+                some = some.to(device)
+                tokens[some] = draw(self._probabilities[some], *wanted)
         return tokens
 
     @staticmethod

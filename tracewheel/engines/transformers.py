@@ -323,16 +323,15 @@ class TransformersEngine:
 
     def _sample(self, logits: torch.Tensor, sessions: list[RaggedSession]) -> tuple[list[int], list[float]]:
         """Choose one token per row of `logits` [R, V]; returns tokens and their log-probabilities."""
-        device = logits.device
         held = [(row, session.grammar.bits) for row, session in enumerate(sessions) if session.grammar is not None]
         if held:
             logits = with_masks(logits, [row for row, _ in held], torch.from_numpy(np.stack([bits for _, bits in held])))
-        distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions], device=device))
-        greedy = torch.tensor([[session.greedy] for session in sessions], device=device)
-        uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64, device=device)
+        distribution = TokenDistribution(logits, torch.tensor([[session.temperature] for session in sessions]))
+        greedy = torch.tensor([[session.greedy] for session in sessions])
+        uniforms = torch.zeros(len(sessions), 1, dtype=torch.float64)
         if not bool(greedy.all()):
             numbers = [[session.next_uniform()] for session in sessions]
-            uniforms = torch.tensor(numbers, dtype=torch.float64, device=device)
+            uniforms = torch.tensor(numbers, dtype=torch.float64)
         tokens = distribution.draw(uniforms, torch.full_like(uniforms, self._sampling.top_p), greedy)
         return tokens[:, 0].tolist(), distribution.logprobs(tokens)[:, 0].tolist()
 

@@ -126,9 +126,9 @@ class SessionDraws(LogitsProcessor):
         if self._constants is None:
             self._constants = (
                 torch.tensor(list(self._rows), device=self._device),
-                torch.tensor([[row.draws.temperature] for row in rows], device=self._device),
-                torch.tensor([[row.draws.top_p] for row in rows], dtype=torch.float64, device=self._device),
-                torch.tensor([[row.draws.greedy] for row in rows], dtype=torch.bool, device=self._device),
+                torch.tensor([[row.draws.temperature] for row in rows]),
+                torch.tensor([[row.draws.top_p] for row in rows], dtype=torch.float64),
+                torch.tensor([[row.draws.greedy] for row in rows], dtype=torch.bool),
             )
         indices, temperatures, top_p, greedy = self._constants
         own = logits[indices].float()
@@ -140,7 +140,7 @@ class SessionDraws(LogitsProcessor):
             own = with_masks(own, [place for place, _ in masked], bits)
         distribution = TokenDistribution(own, temperatures)
         uniforms = torch.tensor([[row.uniform()] for row in rows], dtype=torch.float64)
-        tokens = distribution.draw(uniforms.to(self._device), top_p, greedy)
+        tokens = distribution.draw(uniforms, top_p, greedy)
         forced = torch.tensor([[row.forced()] for row in rows]).to(self._device)
         tokens = torch.where(forced >= 0, forced, tokens)
         logits[indices] = -torch.inf

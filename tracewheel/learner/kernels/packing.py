@@ -163,7 +163,8 @@ def _trees(token_ids: Tensor, attention_mask: Tensor, before: Tensor | None) -> 
     all_ids = [ids[:length] for ids, length in zip(token_ids.tolist(), lengths, strict=True)]
     if before is None:
         return [_Tree(ids, []) for ids in all_ids]
-    forked = before != torch.arange(-1, before.shape[1] - 1, device=before.device)
+    before = before.cpu()  # once, not at each place where it is looked at
+    forked = before != torch.arange(-1, before.shape[1] - 1)
     starts = [row.nonzero().flatten().tolist() for row in forked]
     return [
         _Tree(ids, [[start, int(row[start])] for start in where if start < len(ids)])
