@@ -319,23 +319,35 @@ def table_of(results: dict[str, Any]) -> str:
 
 def boundary(out: Path) -> str:
     """Markdown: GRPO beside rejection sampling by the share of first groups that are lost, over the files of all tiers."""
-    rows = []
+    rows, names = [], ("warm start", BASE, "GRPO")
+    found: dict[str, dict[str, list[float]]] = {}  # rates of `names` by the file's tiers and by seed
     for path in sorted(out.glob("lost_tasks*.json")):
         results = json.loads(path.read_text())
         seeds = sorted(results.get(BASE, {}).keys() & results.get("GRPO", {}).keys(), key=int)
         if len(seeds) < 2:
             continue
-        rates = {name: [rate_of(results[name][seed]["tasks"]) for seed in seeds] for name in ("warm start", BASE, "GRPO")}
-        lost = fmean(results[name][seed]["iterations"][0]["lost_groups"] for name in (BASE, "GRPO") for seed in seeds)
-        found = difference_of(rates["GRPO"], rates[BASE])
-        means = [f"{fmean(each):.3f}" for each in rates.values()]
-        files = path.stem.removeprefix("lost_tasks").lstrip("_") or "-".join(map(str, TIERS))
-        rows.append((lost, [f"{lost:.2f}", files, str(len(seeds)), *means, f"{found.mean:+.1f}", found.says]))
+        lost = fmean(results[name][seed]["iterations"][0]["lost_groups"] for name in names[1:] for seed in seeds)
+        tiers = path.stem.removeprefix("lost_tasks").lstrip("_") or "-".join(map(str, TIERS))
+        found[tiers] = {seed: [rate_of(results[name][seed]["tasks"]) for name in names] for seed in seeds}
+        rows.append([f"{lost:.2f}", tiers, *_beside(list(found[tiers].values()))])
     if not rows:
         return ""
-    head = ["first groups lost", "files", "seeds", "warm start", BASE, "GRPO", "difference", "in points"]
+    # A seed's settings share its warm start, so that their mean is one figure.
+    common = set.intersection(*(set(by_seed) for by_seed in found.values()))
+    rows.sort()
+    if len(found) > 1 and len(common) > 1:
+        means = [[fmean(by_seed[seed][place] for by_seed in found.values()) for place in range(3)] for seed in sorted(common)]
+        rows.append(["", "mean of these", *_beside(means)])
+    head = ["first groups lost", "files", "seeds", *names, "difference", "in points"]
     title = "GRPO minus rejection sampling, by the share of first groups that are lost"
-    return f"\n{title}:\n\n{table(head, [row for _, row in sorted(rows)])}\n"
+    return f"\n{title}:\n\n{table(head, rows)}\n"
+
+
+def _beside(rates: list[list[float]]) -> list[str]:
+    """Seeds, means, and GRPO minus rejection sampling: rates of the warm start and both, by seed."""
+    start, base, grpo = zip(*rates, strict=True)
+    found = difference_of(grpo, base)
+    return [str(len(rates)), *(f"{fmean(each):.3f}" for each in (start, base, grpo)), f"{found.mean:+.1f}", found.says]
 
 
 if __name__ == "__main__":
