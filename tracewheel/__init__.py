@@ -19,10 +19,6 @@ PUBLIC = {
         "Command",
         "FileOut",
     ),
-    "flows.commands.compare": (
-        "format_options",
-        "in_format",
-    ),
     "flows.console.arguments": (
         "curated_folder",
         "folder_of",
@@ -71,12 +67,6 @@ PUBLIC = {
         "without",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
-    "tracewheel.comparison.differences": (
-        "setting_differences",
-        "value_differences",
-    ),
-    "tracewheel.comparison.document": ("Section", "Table"),
-    "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
         "AuditSections",
         "BaselineSections",
@@ -103,6 +93,10 @@ PUBLIC = {
         "bound_folders",
         "hidden_folders",
         "masked_files",
+    ),
+    "tracewheel.core.differences": (
+        "setting_differences",
+        "value_differences",
     ),
     "tracewheel.core.endings": (
         "ending",
@@ -165,6 +159,7 @@ PUBLIC = {
     "tracewheel.core.store": (
         "Entry",
         "produce_whole",
+        "write_whole",
     ),
     "tracewheel.core.strict_json": (
         "check_json",
@@ -190,8 +185,17 @@ PUBLIC = {
         "logged_solutions",
         "probe_task",
     ),
-    "tracewheel.dashboard.files": ("write_audit_page", "write_page"),
+    "tracewheel.dashboard.files": (
+        "document_file",
+        "write_audit_page",
+        "write_page",
+    ),
     "tracewheel.dashboard.sources": ("sources_of",),
+    "tracewheel.dashboard.view": (
+        "Ask",
+        "Tab",
+        "page",
+    ),
     "tracewheel.demo.base_tokenizer": (
         "chat_pieces",
         "fixed_text",
@@ -241,7 +245,9 @@ PUBLIC = {
         "spread_tasks",
     ),
     "tracewheel.environments.running": ("SharesResources",),
+    "tracewheel.evaluation.changes": ("changed_tasks",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
+    "tracewheel.evaluation.family_differences": ("paired_differences",),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
     "tracewheel.evaluation.idle_reward": ("idle_reward",),
     "tracewheel.evaluation.ranking": (
@@ -278,6 +284,12 @@ PUBLIC = {
         "write_probe",
     ),
     "tracewheel.policy.saving": ("save_adapter",),
+    "tracewheel.report.document": (
+        "Quote",
+        "Section",
+        "Table",
+    ),
+    "tracewheel.report.finished_run": ("FinishedRun",),
     "tracewheel.rollout.episode": ("EpisodeSpec",),
     "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
     "tracewheel.rollout.orders": ("Order",),

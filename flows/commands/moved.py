@@ -32,6 +32,7 @@ WHEELS = {
     "audit": "graders",
     "backtest": "lab",
     "collect": "sources",
+    "compare": "lab",
     "credit-turns": "search",
     "data diff": "lab",
     "export": "lab",

@@ -26,7 +26,6 @@ from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
 from tasks.engine.reading import FOLDER as INGESTED
 from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, entries_of, is_waiting, read_ledger
 from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
@@ -36,6 +35,7 @@ from tracewheel.core.store import FACTS, Store, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.candidate import ENDED
 from tracewheel.policy.adapters import ADAPTER
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces.forgotten import FORGOTTEN_FILE, read_forgotten
 from tracewheel.traces.snapshot import LogSlices, Snapshot, placed
 

@@ -8,13 +8,13 @@ import yaml
 
 from tasks.afterwards import reproduction
 from tasks.afterwards.reproduction import bring_logs, make_again, prepare
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import load_config
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE, digest_of
 from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
 from tracewheel.core.store import Store, remove
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces.forgotten import Forgotten
 from tracewheel.traces.snapshot import take_snapshot
 

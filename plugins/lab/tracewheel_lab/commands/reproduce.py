@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, ConfigError, DataError, FileOut, NotReproduced, format_options, in_format
+from tracewheel import Command, ConfigError, DataError, NotReproduced
+from tracewheel_lab.formats import PAGE, format_options, ids_option, in_format
 
 if TYPE_CHECKING:
     from tracewheel import FinishedRun, Section
@@ -27,9 +28,7 @@ STAGES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    parser.add_argument(
-        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
-    )
+    ids_option(parser)
     parser.add_argument(
         "--code", choices=("recorded", "here"), default="recorded", help="default: the run's commit and changes"
     )
@@ -196,7 +195,7 @@ COMMAND = Command(
     "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why",
     add_options,
     run,
-    writes=FileOut("page", (".html", ".htm")),
+    writes=PAGE,
 )
 
 
