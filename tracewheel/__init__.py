@@ -155,7 +155,10 @@ PUBLIC = {
         "MissingPath",
     ),
     "tracewheel.core.processes": ("end_with_parent",),
-    "tracewheel.core.run_record": ("run_named",),
+    "tracewheel.core.run_record": (
+        "find_runs",
+        "run_named",
+    ),
     "tracewheel.core.store": (
         "Entry",
         "produce_whole",

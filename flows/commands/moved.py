@@ -46,6 +46,7 @@ WHEELS = {
     "prompt": "prompts",
     "relabel": "search",
     "runs reproduce": "lab",
+    "runs worth": "lab",
     "sandbox": "worlds",
     "search": "search",
     "self-play": "selfplay",

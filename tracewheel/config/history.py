@@ -104,6 +104,9 @@ REMOVED: dict[str, str] = {
     **_constants("rollout.harness", output_bytes=65536),
     **{name: value for rubric in ("rubric", "evaluation.rubric") for name, value in _of_a_rubric(rubric)},
     **_constants("schedule", give_up_after=3, drift_level=0.1),
+    "schedule.min_expected_gain": (
+        "schedule.min_new_tasks decides; `tracewheel runs worth` of the wheel tracewheel-lab (plugins/lab) estimates the gain"
+    ),
     **_constants("screening", false_alarms_per_year=1.0),
     **_constants("teacher", longest_wait=300),
     **_constants("baseline", longest_wait=300),

@@ -47,6 +47,7 @@ def test_the_histories_name_what_is_there_and_what_is_gone():
     ("values", "says"),
     [
         ({"guard": {"window": 8}}, "guard.window was removed in 0.2: it is 4 now; delete the line"),
+        ({"schedule": {"min_expected_gain": 0.01}}, "schedule.min_new_tasks decides; `tracewheel runs worth` of the wheel"),
         ({"guard": {"patience": 3}}, "guard.patience: no such key"),
     ],
 )
