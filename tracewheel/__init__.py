@@ -40,11 +40,7 @@ PUBLIC = {
         "Played",
         "WheelStage",
     ),
-    "tasks.afterwards.reproduction": (
-        "begin_again",
-        "lineage_here",
-        "make_again",
-    ),
+    "tasks.afterwards.reproduction": ("begin_again",),
     "tasks.engine.run": (
         "Policy",
         "Run",
@@ -148,7 +144,11 @@ PUBLIC = {
     ),
     "tracewheel.core.locks": ("hold_beside",),
     "tracewheel.core.log_formats": ("request_bodies",),
-    "tracewheel.core.machine": ("said_version",),
+    "tracewheel.core.machine": (
+        "NUMERIC_VARIABLES",
+        "machine_record",
+        "said_version",
+    ),
     "tracewheel.core.out_folder": ("Writes",),
     "tracewheel.core.paths": (
         "JsonPath",

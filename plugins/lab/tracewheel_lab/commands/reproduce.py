@@ -94,9 +94,10 @@ def _folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Make the run, and compare."""
-    from tracewheel import begin_again, make_again
+    from tracewheel import begin_again
     from tracewheel_lab.reproduce.checkout import build_environment, check_out, code_here
     from tracewheel_lab.reproduce.data_files import bring_base, bring_files
+    from tracewheel_lab.reproduce.rerun import make_again
     from tracewheel_lab.reproduce.stages import compare_stages
 
     if run.settings["rollout"].get("mode") == "async":
@@ -165,8 +166,9 @@ def _says(verdict: str, results: Sequence[StageResult], first: StageResult | Non
 
 def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResult], first: StageResult | None) -> list[str]:
     """What is known to differ between the two, that of the first stage that differs in front."""
-    from tracewheel import lineage_here, stage_files
+    from tracewheel import stage_files
     from tracewheel_lab.reproduce.causes import changed_code, environment_differences
+    from tracewheel_lab.reproduce.rerun import lineage_here
 
     why: list[str] = []
     other = next((item for item in results if item.same_key is False), None)
@@ -184,7 +186,7 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
             for row in stage.made
             if row["name"] != "code"
         ]
-    why += environment_differences(before, lineage_here(run, python, code.root))
+    why += environment_differences(before, lineage_here(run, python))
     if not why and first is not None:
         why.append("nothing that is recorded differs: the stage computes otherwise each time, or something unrecorded differs")
     return why
