@@ -177,7 +177,7 @@ def _decided(work_dir: Path) -> int:
     """Training tasks with new evidence, as the newest decision counted them; 0 without one, or where its run has begun."""
     path = work_dir / JOURNAL_FILE
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    last = parse_json(lines[-1]) if lines else {"starts": True}
+    last: dict[str, Any] = parse_json(lines[-1]) if lines else {"starts": True}
     return 0 if last["starts"] else _counted(last["evidence"])
 
 
