@@ -139,7 +139,8 @@ def pages_of(visitor: httpx.Client, work: str, run: str) -> Iterator[tuple[str, 
     yield "search, nothing found", "/search?q=nowhere"
     for name in ("rollouts", "traces", "lineage", "review"):
         yield name, f"{here}/{name}"
-    yield "two runs compared", _comparison(visitor, work, run)
+    if visitor.get("/compare").is_success:  # the wheel `lab` is installed
+        yield "two runs compared", _comparison(visitor, work, run)
     yield "whose data", "/lineage?user=user-001"
 
 

@@ -27,18 +27,18 @@ from measuring import points, together
 from methods import difference_of
 from stage_loop import curated_logs, stage_loop, warm_started
 
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.comparison.paired import paired_differences
 from tracewheel.config import EvaluateSections, RetrainConfig, UpdateSections, load_config
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
+from tracewheel.evaluation.family_differences import paired_differences
 from tracewheel.learner.batch import micro_batches
 from tracewheel.learner.kernels.token_logprobs import action_logprobs
 from tracewheel.learner.learner import Learner
 from tracewheel.learner.models import POLICY
 from tracewheel.policy.adapters import PolicyRef, write_adapter
 from tracewheel.policy.loading import load_for_generation
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.sampling.seeds import evaluation_seed
 
 POLICIES = {

@@ -36,13 +36,13 @@ from smollm2_report import SPLITS, ablation_report, plot, report
 from stage_loop import curated_logs
 from whole_run import UPDATE, findings, run, stages_of
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import EvaluateSections, RetrainConfig, WarmStartSections, load_config
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import load_tasks
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.learner.warm_start.stage import warm_start
 from tracewheel.policy.adapters import PolicyRef
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.sampling.seeds import evaluation_seed
 
 PROFILE = "configs/smollm2.yaml"

@@ -12,12 +12,12 @@ import pandas as pd
 from measuring import points, table, together
 from methods import difference_of, figures_of, method_table
 
-from tracewheel.comparison.paired import paired_differences
 from tracewheel.core.errors import DataError
 from tracewheel.demo.order_desk_logs import log_lines
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
+from tracewheel.evaluation.family_differences import paired_differences
 
 SPLITS = ("held_out", "harder")
 WARM_START, AS_IT_IS, REPLAY = "warm_start", "as it is", "replay of demonstrations"

@@ -19,10 +19,6 @@ PUBLIC = {
         "Command",
         "FileOut",
     ),
-    "flows.commands.compare": (
-        "format_options",
-        "in_format",
-    ),
     "flows.console.arguments": (
         "curated_folder",
         "folder_of",
@@ -44,11 +40,7 @@ PUBLIC = {
         "Played",
         "WheelStage",
     ),
-    "tasks.afterwards.reproduction": (
-        "begin_again",
-        "lineage_here",
-        "make_again",
-    ),
+    "tasks.afterwards.reproduction": ("begin_again",),
     "tasks.engine.run": (
         "Policy",
         "Run",
@@ -71,12 +63,6 @@ PUBLIC = {
         "without",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
-    "tracewheel.comparison.differences": (
-        "setting_differences",
-        "value_differences",
-    ),
-    "tracewheel.comparison.document": ("Section", "Table"),
-    "tracewheel.comparison.finished_run": ("FinishedRun",),
     "tracewheel.config": (
         "AuditSections",
         "BaselineSections",
@@ -103,6 +89,10 @@ PUBLIC = {
         "bound_folders",
         "hidden_folders",
         "masked_files",
+    ),
+    "tracewheel.core.differences": (
+        "setting_differences",
+        "value_differences",
     ),
     "tracewheel.core.endings": (
         "ending",
@@ -154,17 +144,25 @@ PUBLIC = {
     ),
     "tracewheel.core.locks": ("hold_beside",),
     "tracewheel.core.log_formats": ("request_bodies",),
-    "tracewheel.core.machine": ("said_version",),
+    "tracewheel.core.machine": (
+        "NUMERIC_VARIABLES",
+        "machine_record",
+        "said_version",
+    ),
     "tracewheel.core.out_folder": ("Writes",),
     "tracewheel.core.paths": (
         "JsonPath",
         "MissingPath",
     ),
     "tracewheel.core.processes": ("end_with_parent",),
-    "tracewheel.core.run_record": ("run_named",),
+    "tracewheel.core.run_record": (
+        "find_runs",
+        "run_named",
+    ),
     "tracewheel.core.store": (
         "Entry",
         "produce_whole",
+        "write_whole",
     ),
     "tracewheel.core.strict_json": (
         "check_json",
@@ -190,8 +188,17 @@ PUBLIC = {
         "logged_solutions",
         "probe_task",
     ),
-    "tracewheel.dashboard.files": ("write_audit_page", "write_page"),
+    "tracewheel.dashboard.files": (
+        "document_file",
+        "write_audit_page",
+        "write_page",
+    ),
     "tracewheel.dashboard.sources": ("sources_of",),
+    "tracewheel.dashboard.view": (
+        "Ask",
+        "Tab",
+        "page",
+    ),
     "tracewheel.demo.base_tokenizer": (
         "chat_pieces",
         "fixed_text",
@@ -241,7 +248,9 @@ PUBLIC = {
         "spread_tasks",
     ),
     "tracewheel.environments.running": ("SharesResources",),
+    "tracewheel.evaluation.changes": ("changed_tasks",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
+    "tracewheel.evaluation.family_differences": ("paired_differences",),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
     "tracewheel.evaluation.idle_reward": ("idle_reward",),
     "tracewheel.evaluation.ranking": (
@@ -278,6 +287,12 @@ PUBLIC = {
         "write_probe",
     ),
     "tracewheel.policy.saving": ("save_adapter",),
+    "tracewheel.report.document": (
+        "Quote",
+        "Section",
+        "Table",
+    ),
+    "tracewheel.report.finished_run": ("FinishedRun",),
     "tracewheel.rollout.episode": ("EpisodeSpec",),
     "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
     "tracewheel.rollout.orders": ("Order",),

@@ -206,8 +206,8 @@ def _tools(kind: str) -> tuple[list[dict[str, Any]] | None, str]:
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if "settings" in result:
-        settings = [(one["name"], one["type"], _default(one), one["since"], _meaning(one)) for one in result["settings"]]
-        return Card("Settings of a profile", parts=[Grid(("setting", "type", "default", "since", ""), settings, False)])
+        settings = [(one["name"], one["type"], _default(one), _meaning(one)) for one in result["settings"]]
+        return Card("Settings of a profile", parts=[Grid(("setting", "type", "default", ""), settings, False)])
     parts: list[Grid | Block] = []
     if kinds := result.get("kinds"):
         for sort in dict.fromkeys(record["sort"] for record in kinds):

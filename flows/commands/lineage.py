@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.commands.compare import PAGE
+from flows.commands.command import Command, FileOut
 from flows.console.arguments import profile_of, profile_options
 from flows.console.look import Block, Card, number, result_console, show_card
 from tracewheel.core.errors import ConfigError, DataError
@@ -183,4 +182,10 @@ def _more(left: int, what: str) -> list[str]:
     return [f"… and {left} {what} more (--limit 0 shows all)"] if left > 0 else []
 
 
-COMMAND = Command("lineage", "what an adapter learned from, and what holds a trace or a user", add_options, run, writes=PAGE)
+COMMAND = Command(
+    "lineage",
+    "what an adapter learned from, and what holds a trace or a user",
+    add_options,
+    run,
+    writes=FileOut("page", (".html", ".htm")),
+)

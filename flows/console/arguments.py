@@ -59,10 +59,6 @@ def out_option(parser: argparse.ArgumentParser, help: str = "folder to write; re
 def run_options(parser: argparse.ArgumentParser) -> None:
     """A run, however it is named."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    ids_option(parser)
-
-
-def ids_option(parser: argparse.ArgumentParser) -> None:
     says = "work folder in which ids are looked up (default: runs)"
     parser.add_argument("--run-dir", default="runs", metavar="DIR", help=says)
 

@@ -1,4 +1,4 @@
-"""A finished run made again: a work folder with nothing in it but what the run began with, and the run's own code to make it.
+"""A finished run that is to be made again: a work folder with nothing in it but what the run began with.
 
 The folder gets the run's record as it was before its first stage (profile, snapshot of the logs, starting facts), and its
 parents by their digests: the champion's weights, the curation and the record of splits that it resumed, the ingest that it
@@ -8,13 +8,8 @@ continued, the gates before its own. `tracewheel retrain` then takes it for a ru
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from glob import has_magic
 from pathlib import Path
@@ -26,28 +21,23 @@ from tasks.engine.reading import CHAIN_FILE as INGEST_CHAIN
 from tasks.engine.reading import FOLDER as INGESTED
 from tasks.records.gate_ledger import CANDIDATE, LEDGER_FILE, entries_of, is_waiting, read_ledger
 from tasks.tracking.champion import CHAMPION_FOLDER, DIGITS, weights_of
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import IngestConfig
-from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
-from tracewheel.core.machine import NUMERIC_VARIABLES
-from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, SNAPSHOT_FILE, START_FILE, RunRecord
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE, SNAPSHOT_FILE, START_FILE
 from tracewheel.core.store import FACTS, Store, write_whole
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.candidate import ENDED
 from tracewheel.policy.adapters import ADAPTER
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces.forgotten import FORGOTTEN_FILE, read_forgotten
 from tracewheel.traces.snapshot import LogSlices, Snapshot, placed
 
 PROFILE, WORK = "profile.yaml", "work"
-DONE = (0, 3)
-LOOK_SECONDS = 0.5
-GRACE_SECONDS = 120
-LAST_LINES = 15
 
 
 def begin_again(run: FinishedRun, out: Path, folder: Path, further: Sequence[str] = ()) -> list[str]:
-    """Write the profile and the work folder in `out`; returns sentences about what differs from the run's beginning.
+    """Write `profile.yaml` and the folder `work` in `out`; returns sentences about what differs from the run's beginning.
 
     Args:
         run: The finished run.
@@ -244,117 +234,3 @@ def _copy_entry(run: FinishedRun, work: Path, name: str, what: str) -> None:
 def _stored(run: FinishedRun, name: str) -> bool:
     stage, _, key = name.rpartition("-")
     return Store(run.store).find(stage, key) is not None
-
-
-def make_again(
-    run: FinishedRun, out: Path, folder: Path, *, root: Path, python: str, stages: int, say: Callable[[str], None]
-) -> FinishedRun:
-    """Run `tracewheel retrain` on what `begin_again` wrote, until it ends or has made so many stages; returns its record.
-
-    Args:
-        run: The finished run.
-        out: The folder of `begin_again`.
-        folder: Where to run it.
-        root: The folder that holds the package.
-        python: The interpreter.
-        stages: How many of the run's entries to make; the run is stopped when it asks for the next one.
-        say: Gets each line that it says.
-
-    Raises:
-        InfrastructureError: it failed; the message has its last lines.
-    """
-    command = [python, "-m", "flows.cli", "retrain", str(out / PROFILE), "--run-dir", str(out / WORK)]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=_environment(run, root),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    lines: list[str] = []
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            say(line.rstrip())
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        stopped = _watch(process, out / WORK / run.run_id / ENTRIES_FILE, stages, len(run.entries))
-    finally:
-        _end(process)
-        reader.join(timeout=10)
-    made = FinishedRun(RunRecord(out / WORK, run.run_id))
-    said = "\n".join(lines[-LAST_LINES:])
-    if not stopped and process.returncode not in DONE:
-        raise InfrastructureError(f"the run that was made again failed with exit code {process.returncode}:\n{said}")
-    if not (made.record.path / ENTRIES_FILE).is_file():
-        others = sorted(path.parent.name for path in (out / WORK).glob(f"*/{ENTRIES_FILE}"))
-        raise DataError(
-            f"the run that was made again has another id ({', '.join(others) or 'none'}): its code reads the profile's "
-            "settings or inputs otherwise than the run's did"
-        )
-    return made
-
-
-def _environment(run: FinishedRun, root: Path) -> dict[str, str]:
-    """The variables of this process, without Prefect and MLflow servers of the user's, and with the run's numeric settings."""
-    users = ("PREFECT_", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
-    machine = run.lineage.get("machine") or {}
-    if machine:  # a numeric setting of this process that the run did not have would change its bits
-        kept = {name: value for name, value in kept.items() if name not in NUMERIC_VARIABLES}
-    return {**kept, **(machine.get("variables") or {}), "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
-
-
-def _watch(process: subprocess.Popen[str], entries: Path, stages: int, every: int) -> bool:
-    """Wait for the end; stop the process when it asks for more than so many stages. Returns whether it was stopped."""
-    while process.poll() is None:
-        time.sleep(LOOK_SECONDS)
-        asked = len(entries.read_text().split()) if entries.is_file() else 0
-        if stages < every and asked > stages:
-            os.kill(process.pid, signal.SIGTERM)
-            return True
-    return False
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Let a process that was told to stop do so; kill its group where it does not."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def lineage_here(run: FinishedRun, python: str, root: Path) -> dict[str, Any]:
-    """Packages and machine as they are for the run that was made again, in the form of a lineage."""
-    names = sorted(run.lineage.get("packages") or {})
-    script = (
-        "import importlib.metadata as m, json, sys\n"
-        "def v(n):\n"
-        "    try: return m.version(n)\n"
-        "    except m.PackageNotFoundError: return None\n"
-        "print(json.dumps({n: v(n) for n in sys.argv[1:]}))"
-    )
-    done = subprocess.run([python, "-c", script, *names], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = {"packages": {name: version for name, version in json.loads(done.stdout).items() if version}}
-    if run.lineage.get("machine"):
-        script = "import json; from tracewheel.core.machine import machine_record; print(json.dumps(machine_record({})))"
-        threads = repr(run.settings.get("threads"))
-        done = subprocess.run(
-            [python, "-c", script.replace("{}", threads)],
-            env=_environment(run, root),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found["machine"] = json.loads(done.stdout.splitlines()[-1])
-    return found

@@ -20,7 +20,6 @@ from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
 from tasks.records.gate_ledger import began_with
 from tasks.records.split_chain import remember_splits, shared_held_out
-from tasks.records.worth import worth_afterwards
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import SUMMARY_FILE, RunRecord
@@ -36,6 +35,7 @@ from tracewheel.evaluation.pareto import pareto_points
 from tracewheel.learner.auto import says
 from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import INTAKE_FILE
+from tracewheel.report.cost import cost_of_run
 from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
 from tracewheel.sampling.guard import GuardEvent
@@ -103,7 +103,9 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "mlflow_run": run.tracking.mlflow_run if run.tracking else None,
         "mlflow_uri": run.config.tracking.uri,
     }
-    summary["worth"] = worth_afterwards(run, outcome.gate, summary)
+    schedule = run.config.schedule
+    prices = (schedule.cost_per_hour, schedule.cost_per_million_tokens)
+    summary["worth"] = cost_of_run(summary, outcome.gate, prices, schedule.currency)
     if approval := approval_of(run.record.path):
         summary["approval"] = approval.to_record()
     if line := outcome.candidate or began_with(run, run.record.started() or {}):

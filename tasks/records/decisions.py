@@ -24,7 +24,6 @@ from typing import Any
 from tasks.engine.run import Run
 from tasks.records.gate_ledger import CANDIDATE, YEAR, place_in, read_ledger
 from tasks.records.split_chain import latest_curation
-from tasks.records.worth import DECISION_FILE, describe, weigh_worth
 from tracewheel.config import GateConfig
 from tracewheel.core import clock
 from tracewheel.core.errors import DataError
@@ -38,7 +37,7 @@ from tracewheel.operations.batches import Batches
 from tracewheel.operations.drift import curated_attempts, find_drift
 from tracewheel.operations.evidence import NewEvidence, new_evidence
 
-JOURNAL_FILE = "decisions.jsonl"
+JOURNAL_FILE, DECISION_FILE = "decisions.jsonl", "decision.json"
 MOST_LINES = 1000
 BY_HAND = "started by hand"
 
@@ -138,7 +137,7 @@ def foresee(run: Run, curated: Entry | None, start: dict[str, Any]) -> dict[str,
 
 
 def weigh(run: Run, curated: Entry, start: dict[str, Any], now: datetime) -> Decision:
-    """Whether there is enough new evidence, a drift or an old champion since the last complete run, and it is worth it."""
+    """Whether there is enough new evidence, a drift or an old champion since the last complete run."""
     last, earlier = latest_curation(run)
     figures = figures_of(run, curated, start)
     if last is None:
@@ -146,23 +145,21 @@ def weigh(run: Run, curated: Entry, start: dict[str, Any], now: datetime) -> Dec
     if earlier is None:
         return Decision(True, f"what run {last} learnt from is no longer in the store", figures)
     drift = look_for_drift(run, curated.path, last, earlier.path, now)
-    evidence, worth, days = figures["evidence"], figures["worth"], _days_since(figures["champion_since"], now)
+    evidence, days = figures["evidence"], _days_since(figures["champion_since"], now)
     wanted = run.config.schedule.min_new_tasks
     enough = evidence.counted >= wanted or drift["found"] or _too_old(run, days)
     says = [f"{evidence.says(wanted)} since run {last}", drift["says"], *_age(run, days), *_full(run, evidence)]
-    starts, value = describe(worth, run.config.schedule.min_expected_gain) if enough else (False, ())
-    return Decision(starts, ", ".join([*says, *value]), figures | {"drift": drift})
+    return Decision(bool(enough), ", ".join(says), figures | {"drift": drift})
 
 
 def figures_of(run: Run, curated: Entry, start: dict[str, Any]) -> dict[str, Any]:
-    """New evidence since the last complete run, the worth of a run, and since when the champion is one."""
+    """New evidence since the last complete run, and since when the champion is one."""
     last, earlier = latest_curation(run)
     evidence = new_evidence(curated.path, earlier.path if earlier else None)
     return {
         "evidence": evidence,
         "since_run": last,
         "champion_since": champion_since(run.config.work_dir, start["champion"]),
-        "worth": weigh_worth(run, curated, start["sampler"], evidence.counted),
     }
 
 

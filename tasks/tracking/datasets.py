@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.shown import entry_of
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.files import read_table
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 from tasks.tracking.client import bounded, make_client
 from tasks.tracking.shown import evaluations_of
 from tasks.tracking.traces import trace_id_of
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import load_stored_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import RunRecord
 from tracewheel.operations.labels import Label, labels_of
+from tracewheel.report.finished_run import FinishedRun
 
 NAME = "review"
 FROM = "tracewheel.label"

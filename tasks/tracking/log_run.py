@@ -22,7 +22,6 @@ from tasks.tracking.client import PLACE_TAG, artifacts_of, is_refusal, make_clie
 from tasks.tracking.datasets import inputs_of
 from tasks.tracking.promotion import Registration, deliver_registration, registrations_of
 from tasks.tracking.traces import EvaluationTags, log_traces
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config import TrackingConfig, load_stored_config
 from tracewheel.core import clock
 from tracewheel.core.errors import DataError
@@ -34,6 +33,7 @@ from tracewheel.core.store import write_whole
 from tracewheel.core.types import content_hash
 from tracewheel.curation.curated_folder import VALIDATION, load_tasks
 from tracewheel.policy.adapters import ADAPTER, MODEL
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.glossary import iteration_name
 
 MARKER_FILE = "mlflow.json"

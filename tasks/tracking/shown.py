@@ -8,7 +8,6 @@ from typing import Any
 
 from tasks.closing.lineage import commit_tags, files_of
 from tasks.records.doctor import ALARMS, findings_file, stored_findings
-from tracewheel.comparison.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.core import run_state
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE
@@ -22,6 +21,7 @@ from tracewheel.operations.approval import approval_of
 from tracewheel.operations.intake_record import read_intake
 from tracewheel.policy.adapters import ADAPTER
 from tracewheel.report.doctor.run_records import GUARD_FILE
+from tracewheel.report.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.report.run_note import run_note
 
 LONGEST_TAG = 5000
@@ -105,7 +105,7 @@ def _cost_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     found |= {f"cost/{name}": summary.get(name) for name in ("episodes", "wall_seconds")}
     if worth := summary.get("worth"):
         found |= {f"cost/{name}_per_point": value for name, value in worth["per_point"].items()}
-        found |= {"gate/expected_gain": worth["expected"], "cost/money": worth["cost"]["money"]}
+        found["cost/money"] = worth["cost"]["money"]
     return found
 
 

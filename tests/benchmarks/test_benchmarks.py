@@ -61,7 +61,7 @@ def test_a_difference_between_policies_together_is_the_mean_of_their_differences
     from measuring import together
     from smollm2 import stored
 
-    from tracewheel.comparison.paired import paired_differences
+    from tracewheel.evaluation.family_differences import paired_differences
 
     runs = stored("ablations")["0"]
     one, other, base = (

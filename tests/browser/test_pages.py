@@ -3,7 +3,6 @@
 import pytest
 
 pytestmark = pytest.mark.browser
-PAGES = ("/", "/help", "/search", "/compare", "/lineage")
 OF_A_RUN = ("", "/tasks", "/groups", "/episodes", "/rollouts", "/traces", "/lineage", "/review")
 SEVERE = ("serious", "critical")
 
@@ -13,7 +12,8 @@ def addresses(visit):
     visit.open("/")
     links = visit.page.eval_on_selector_all("th a[href^='/runs/']", "all => all.map((a) => a.getAttribute('href'))")
     runs = [next(link for link in links if link.startswith(f"/runs/{place}/")) for place in ("demo", "short")]
-    found = [*PAGES, *(run + path for run in runs for path in OF_A_RUN)]
+    bar = visit.page.eval_on_selector_all(".top nav[aria-label='Dashboard'] a", "all => all.map((a) => a.getAttribute('href'))")
+    found = [*bar, *(run + path for run in runs for path in OF_A_RUN)]
     return [*found, *(address for run in runs for address in deeper(visit, run))]
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLED = 60
 # Imported by a run beside its stages: what opens and steers it, keeps its records and shows it, and packages' doors.
 BESIDE = (
-    "tracewheel.chat.reference", "tracewheel.chat.template_check", "tracewheel.chat.token_page", "tracewheel.comparison",
+    "tracewheel.chat.reference", "tracewheel.chat.template_check", "tracewheel.chat.token_page",
     "tracewheel.config", "tracewheel.core", "tracewheel.dashboard", "tracewheel.evaluation", "tracewheel.lineage",
     "tracewheel.operations", "tracewheel.policy.template", "tracewheel.report", "tracewheel.rollout.fleet",
     "tracewheel.rollout.foresight", "tracewheel.rollout.measured_pass", "tracewheel.rollout.order_book",

@@ -6,15 +6,14 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from tasks.afterwards import reproduction
-from tasks.afterwards.reproduction import bring_logs, make_again, prepare
-from tracewheel.comparison.finished_run import FinishedRun
+from tasks.afterwards.reproduction import bring_logs, prepare
 from tracewheel.config import load_config
-from tracewheel.core.errors import DataError, InfrastructureError
+from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import PACKAGE, digest_of
-from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
+from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Store, remove
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces.forgotten import Forgotten
 from tracewheel.traces.snapshot import take_snapshot
 
@@ -110,17 +109,6 @@ def test_a_run_begins_with_its_candidate_as_it_was_or_without_one_that_had_ended
     assert read_json(tmp_path / "again" / "work" / "gates.json")[-1]["verdict"] == "ended"
 
 
-def test_the_settings_of_this_process_stay_out(began, tmp_path, monkeypatch):
-    for name in ("OMP_NUM_THREADS", "MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "HTTPS_PROXY"):
-        monkeypatch.setenv(name, "this process's")
-    lineage = read_json(began.record.path / LINEAGE_FILE)
-    machine = {"machine": {"variables": {"OMP_NUM_THREADS": "2"}}}
-    (began.record.path / LINEAGE_FILE).write_text(json.dumps({**lineage, **machine}))
-    found = reproduction._environment(FinishedRun(began.record), tmp_path)
-    assert (found["OMP_NUM_THREADS"], found["HTTPS_PROXY"]) == ("2", "this process's")
-    assert not {"MKL_CBWR", "PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & found.keys()
-
-
 def test_a_lost_parent_is_refused(began, tmp_path):
     remove(began.store / f"curate-{'c' * 16}")
     with pytest.raises(DataError, match=r"pass rates the run resumed: it is no longer in the store"):
@@ -128,14 +116,6 @@ def test_a_lost_parent_is_refused(began, tmp_path):
     remove(began.work_dir / "champion")
     with pytest.raises(DataError, match=r"no weights with digest .* .version 3. that the run began with"):
         prepare(began, tmp_path / "again", [])
-
-
-def test_a_run_that_fails_again_says_its_last_lines(began, tmp_path):
-    prepare(began, tmp_path / "out", [])
-    (tmp_path / "flows").mkdir()
-    (tmp_path / "flows" / "cli.py").write_text("print('no such key: rollout.engine'); raise SystemExit(2)")
-    with pytest.raises(InfrastructureError, match=r"exit code 2:\n.*no such key"):
-        make_again(began, tmp_path / "out", tmp_path, root=tmp_path, python="python", stages=1, say=lambda line: None)
 
 
 @pytest.fixture

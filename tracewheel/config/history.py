@@ -1,4 +1,4 @@
-"""Settings by version: those of the first, and what to do about those that are gone."""
+"""Settings that are gone, and what to do about them."""
 
 from __future__ import annotations
 
@@ -8,49 +8,7 @@ from typing import Any
 
 from tracewheel.config.operations import LIMITS
 
-FIRST_VERSION, THIS_VERSION = "0.1", "0.2"
-
-_OF_THE_FIRST: dict[str, str] = {
-    "": "name seed threads work_dir",
-    "curation": "harder_tasks harder_tier held_out_tasks min_attempts train_tasks validation_tasks",
-    "doctor": "stop_on",
-    "environment": "kind",
-    "evaluation": "pass_at samples temperature top_p",
-    "gate": "confidence family_margin min_pairs",
-    "ingest": "format paths",
-    "learner": (
-        "advantage.adapter advantage.base advantage.center advantage.critic.clip "
-        "advantage.critic.epochs advantage.critic.kind advantage.critic.learning_rate "
-        "advantage.critic.warmup_iterations advantage.gamma advantage.granularity "
-        "advantage.kind advantage.lam advantage.scale advantage.threshold advantage.turn_gamma "
-        "advantage.turn_lam aggregation backend.kind backend.offload "
-        "backend.overlap_comm backend.processes backend.stage beta constant_length "
-        "credit.discount credit.kind entropy.bonus epochs gradient_checkpointing kind kl.corrected "
-        "kl.estimator kl.place kl.target kl.weight layout learning_rate loss max_grad_norm "
-        "micro_batch_tokens minibatches off_policy.cap off_policy.correction off_policy.level "
-        "off_policy.max_staleness off_policy.proximal pairs_per_group replay_path replay_rows "
-        "schedule surrogate.dual surrogate.high surrogate.kind surrogate.low "
-        "weights zero_variance.kind "
-        "zero_variance.min_groups"
-    ),
-    "policy": "base device dtype tool_format",
-    "rollout": ("engine.kind engine.slots group_size max_tokens max_turn_tokens max_turns temperature top_p"),
-    "rubric": (
-        "malformed_penalty objectives.budget objectives.kind objectives.measure objectives.name "
-        "objectives.part objectives.weight turn_rewards verifiers.kind verifiers.weight"
-    ),
-    "sampler": "kind target",
-    "teacher": "api_key_variable concurrency endpoint extra max_turn_tokens model retries samples temperature timeout",
-    "tracking": "experiment model_name traces_per_evaluation uri",
-    "training": "episodes iterations tasks_per_iteration validate_every",
-    "warm_start": (
-        "batch_size classes demonstrations epochs extra_demonstrations hindsight learning_rate lora.alpha lora.rank "
-        "lora.targets replay.path replay.share warmup_steps weights"
-    ),
-}
-OF_THE_FIRST_VERSION = frozenset(
-    f"{section}.{name}".lstrip(".") for section, names in _OF_THE_FIRST.items() for name in names.split()
-)
+THIS_VERSION = "0.2"
 
 
 def _constants(section: str, **values: Any) -> dict[str, str]:
@@ -104,6 +62,9 @@ REMOVED: dict[str, str] = {
     **_constants("rollout.harness", output_bytes=65536),
     **{name: value for rubric in ("rubric", "evaluation.rubric") for name, value in _of_a_rubric(rubric)},
     **_constants("schedule", give_up_after=3, drift_level=0.1),
+    "schedule.min_expected_gain": (
+        "schedule.min_new_tasks decides; `tracewheel runs worth` of the wheel tracewheel-lab (plugins/lab) estimates the gain"
+    ),
     **_constants("screening", false_alarms_per_year=1.0),
     **_constants("teacher", longest_wait=300),
     **_constants("baseline", longest_wait=300),

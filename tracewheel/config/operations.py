@@ -192,10 +192,10 @@ class AuditConfig(Strict):
 
 
 class ScheduleConfig(Strict):
-    """When a run that a schedule or a trigger starts has enough to learn from, and is worth its cost.
+    """When a run that a schedule or a trigger starts has enough to learn from.
 
     `tracewheel retrain` by hand does not ask. A scheduled run compares with what the last complete run learnt from. It
-    starts when one of these holds, and then only if it is worth it:
+    starts when one of these holds:
 
     - `min_new_tasks` training tasks are new, or have new verified outcomes that moved their posterior. Ten are a seventh of
       a default training set of 72.
@@ -203,9 +203,8 @@ class ScheduleConfig(Strict):
       0.1 of all years. A false alarm costs a run, so the share is wider than the gate's.
     - The champion is older than `max_champion_days`, and anything at all is new. null is no limit.
 
-    It is worth it unless the upper end of the 80% interval of its expected gain is below `min_expected_gain` (0.01 is a
-    point). By default none is: what a point is worth only the user knows. `cost_per_hour` and `cost_per_million_tokens`
-    price a run in `currency`: the machine while it computes, and tokens of an endpoint that charges for them.
+    `cost_per_hour` and `cost_per_million_tokens` price a run in `currency`: the machine while it computes, and tokens of an
+    endpoint that charges for them.
 
     `port` is where the Prefect server of `tracewheel deploy` listens; without it, where it listened last. `timezone` is an
     IANA name, and that of a cron schedule. A scheduled run waits up to `wait_seconds` for another that works on the same
@@ -221,7 +220,6 @@ class ScheduleConfig(Strict):
 
     min_new_tasks: Annotated[int, Field(ge=0)] = 10
     max_champion_days: Positive | None = 30.0
-    min_expected_gain: Share = 0.0
     cost_per_hour: NotNegative | None = None
     cost_per_million_tokens: NotNegative | None = None
     currency: str = "EUR"

@@ -1,4 +1,4 @@
-"""All settings of a profile: name, type, default, meaning, and the version that they came with."""
+"""All settings of a profile: name, type, default and meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tracewheel.config.base import Strict
-from tracewheel.config.history import FIRST_VERSION, OF_THE_FIRST_VERSION, THIS_VERSION
 from tracewheel.config.profile import RetrainConfig
 
 SECTION = re.compile(r"^Attributes:\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
@@ -30,7 +29,6 @@ class Setting:
         type: What it takes, in words.
         default: As in a profile; None where the section needs it.
         meaning: What it does.
-        since: The version that it came with.
         of: The class and the field that declare it: the same for a setting that several sections have.
         kinds: The kinds of the section that have it, where not all do.
     """
@@ -39,7 +37,6 @@ class Setting:
     type: str
     default: str | None
     meaning: str
-    since: str
     of: tuple[str, str]
     kinds: tuple[str, ...] = ()
 
@@ -75,8 +72,7 @@ def _of(model: type[BaseModel], prefix: str, kinds: tuple[str, ...]) -> Iterator
                 yield _kind(f"{path}.kind", of_arms, field, (owner.__name__, f"{name}.kind"))
             yield from (one for one in of_arms if not several or one.name != f"{path}.kind")
             continue
-        since = FIRST_VERSION if path in OF_THE_FIRST_VERSION else THIS_VERSION
-        yield Setting(path, _type(field), _default(field), says.get(name, ""), since, (owner.__name__, name), kinds)
+        yield Setting(path, _type(field), _default(field), says.get(name, ""), (owner.__name__, name), kinds)
 
 
 def _kind(path: str, of_arms: list[Setting], field: FieldInfo, of: tuple[str, str]) -> Setting:
@@ -85,7 +81,7 @@ def _kind(path: str, of_arms: list[Setting], field: FieldInfo, of: tuple[str, st
     says = " ".join(f"`{', '.join(one.kinds) or 'module:name'}`: {one.meaning}" for one in arms)
     default = None if field.is_required() else getattr(field.get_default(call_default_factory=True), "kind", None)
     text = json.dumps(default) if default else None
-    return Setting(path, " | ".join(one.type for one in arms), text, says, arms[0].since, of)
+    return Setting(path, " | ".join(one.type for one in arms), text, says, of)
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from tracewheel.dashboard.guard import Access, Forged, Guard
 from tracewheel.dashboard.library import Library, NotThere
 from tracewheel.dashboard.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
-from tracewheel.dashboard.view import HERE, Desk, Page, respond
+from tracewheel.dashboard.view import HERE, Desk, Page, respond, wheel_pages
 
 
 def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> Starlette:
@@ -34,7 +34,8 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
     """
     access = access or Access()
     modules = [importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)]
-    every = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
+    own = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
+    every = [*own, *wheel_pages()]
     routes: list[BaseRoute] = [Route(one.path, one.answer) for one in every]
     routes += [route for module in modules for route in getattr(module, "FORMS", ())]
     routes.append(Mount("/static", StaticFiles(directory=HERE / "static")))
@@ -47,9 +48,11 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
             TracewheelError: _problem("This cannot be shown", 422),
         },
     )
-    shown = sorted(((one.tab, one.below_run) for one in every if one.tab), key=lambda pair: pair[0].place)
-    app.state.pages = {one.path: one for one in every}
-    app.state.desk = Desk(library, RunRows(library), Digests(library), access, decide, {path: tab for tab, path in shown})
+    shown = sorted(((one.tab.place, one.path, one) for one in every if one.tab), key=lambda each: each[:2])
+    tabs = {one.below_run: one.tab for *_, one in shown if one.is_of_run and one.tab}
+    menu = {path: one.tab for _, path, one in shown if not one.is_of_run and one.tab}
+    app.state.pages = {one.path: one for one in reversed(every)}  # the first of an address answers
+    app.state.desk = Desk(library, RunRows(library), Digests(library), access, decide, tabs, menu)
     return app
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.types import BranchReason, Fault
@@ -18,6 +17,7 @@ from tracewheel.dashboard.rollout_digest import Digest
 from tracewheel.dashboard.text import seen
 from tracewheel.evaluation.evaluate import HELD_BACK, TRAINING
 from tracewheel.report.doctor.run_records import RUBRICS, marks_of
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.results import Estimate, estimate_of
 
 Points = Sequence[tuple[int, float | None]]

@@ -17,7 +17,6 @@ from typing import Any
 
 import orjson
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns
 from tracewheel.core.run_record import ENTRIES_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE, RunRecord
@@ -26,6 +25,7 @@ from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.dashboard.facts import digest_row, tools_of
 from tracewheel.dashboard.library import Library, Place
 from tracewheel.dashboard.sources import Source, sources_of
+from tracewheel.report.finished_run import FinishedRun
 
 # In the work folder. No run reads it; `tracewheel forget` deletes it whole.
 FOLDER = ".dashboard"

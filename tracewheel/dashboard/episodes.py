@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.types import Trajectory
 from tracewheel.dashboard.duck import select
@@ -15,6 +14,7 @@ from tracewheel.dashboard.facts import words_of
 from tracewheel.dashboard.library import NotThere, Place
 from tracewheel.dashboard.sources import TRAJECTORIES, Source, source_at
 from tracewheel.dashboard.text import value_of
+from tracewheel.report.finished_run import FinishedRun
 
 # All columns but the lists of tokens, which only the page of one trajectory reads.
 PLAIN = (

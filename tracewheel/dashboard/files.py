@@ -1,4 +1,4 @@
-"""Pages as files that open without a server: the report of a run, a comparison, and the pages of other results.
+"""Pages as files that open without a server: the report of a run, several runs, and the pages of other results.
 
 A file holds its style and no script; a content security policy forbids all else.
 """
@@ -18,7 +18,6 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 from starlette.requests import Request
 
-from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import write_whole
@@ -29,16 +28,17 @@ from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.one_file import Piece, together
 from tracewheel.dashboard.sources import stored_sources
 from tracewheel.dashboard.task_matrix import SOLVED, columns_of, task_rows, with_trajectories
-from tracewheel.dashboard.view import HERE, Page, address, render
+from tracewheel.dashboard.view import HERE, OF_RUN, Page, address, render
+from tracewheel.report.finished_run import RL, FinishedRun
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from tracewheel.comparison.document import Section
+    from tracewheel.report.document import Section
 
 HOST = b"127.0.0.1"
 QUALITY_PAGE, AUDIT_PAGE = "quality.html", "audit.html"
-RUN = "/runs/{place}/{run_id}"
+COMPARE = "/compare"
 MOST_PAIRS, MOST_CHANGED = 80, 60  # tasks of a report whose episodes before and after stand side by side
 COPY = "A copy of pages of the dashboard; nothing in it is loaded from elsewhere."
 QUALITY_LINKS = ("funnel", "outcomes", "failures", "tools", "lengths", "trust")
@@ -99,7 +99,7 @@ def export_runs(records: Sequence[RunRecord], out: Path, ending: Mapping[str, An
         `out`, `pages` (their labels) and `bytes`.
 
     Raises:
-        InputError: no run is named, or one twice.
+        InputError: no run is named, or one twice; or several are, and the wheel that compares them is not installed.
         DataError: a page cannot be shown.
     """
     folders = [record.path.resolve() for record in records]
@@ -109,6 +109,8 @@ def export_runs(records: Sequence[RunRecord], out: Path, ending: Mapping[str, An
     names = {place.path / run_id: (place.name, run_id) for place, run_id in library.runs()}
     chosen = [names[folder] for folder in folders]
     app = create_app(library)
+    if len(chosen) > 1 and COMPARE not in app.state.pages:
+        raise InputError("--export: the wheel tracewheel-lab, which compares runs, is not installed: make setup-plugins")
     pieces = [*(_report(app, *chosen[0]) if len(chosen) == 1 else _comparison(app, chosen))]
     title = f"Run {chosen[0][1]}" if len(chosen) == 1 else f"Comparison of {', '.join(run for _, run in chosen)}"
     main, links = together(pieces)
@@ -123,16 +125,17 @@ def _report(app: Starlette, place: str, run_id: str) -> Iterator[Piece]:
     where = {"place": place, "run_id": run_id}
     for path, tab in app.state.desk.tabs.items():
         if tab.in_file:
-            yield _piece(app, pages[RUN + path], where)
+            yield _piece(app, pages[OF_RUN + path], where)
     for label, left, right in _pairs(app.state.desk.library.run(place, run_id)):
-        yield _piece(app, pages[f"{RUN}/pair"], where, {"left": left, "right": right}, label)
+        yield _piece(app, pages[f"{OF_RUN}/pair"], where, {"left": left, "right": right}, label)
 
 
 def _comparison(app: Starlette, chosen: Sequence[tuple[str, str]]) -> Iterator[Piece]:
     pages: dict[str, Page] = app.state.pages
-    yield _piece(app, pages["/compare"], {}, {"run": ["/".join(names) for names in chosen]})
+    compared = _piece(app, pages[COMPARE], {}, {"run": ["/".join(names) for names in chosen]})
+    yield replace(compared, label="Comparison")
     for place, run_id in chosen:
-        yield replace(_piece(app, pages[RUN], {"place": place, "run_id": run_id}), label=run_id)
+        yield replace(_piece(app, pages[OF_RUN], {"place": place, "run_id": run_id}), label=run_id)
 
 
 def _pairs(run: FinishedRun) -> Iterator[tuple[str, str, str]]:
@@ -181,7 +184,7 @@ def _piece(
         html = bytes(page.answer(Request(scope)).body).decode()
     except DataError as flaw:
         raise DataError(f"{scope['path']}: {flaw}") from flaw
-    name = label or (page.tab.label if page.tab else "Comparison")
+    name = label or (page.tab.label if page.tab else "")
     return Piece(address(*parts, **(query or {})), name, html, folded=bool(label))
 
 

@@ -12,9 +12,7 @@ from typing import Any
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from tracewheel.comparison.differences import flat, setting_differences
-from tracewheel.comparison.finished_run import RL, FinishedRun
-from tracewheel.comparison.paired import paired_differences
+from tracewheel.core.differences import flat, setting_differences
 from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import CONFIG_FILE, RunRecord
@@ -26,9 +24,11 @@ from tracewheel.dashboard.text import percent
 from tracewheel.dashboard.view import render
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.evaluation.family_differences import paired_differences
 from tracewheel.evaluation.gate import EXPLAINED
 from tracewheel.evaluation.graders import AUDIT_FILE
 from tracewheel.report.doctor.finding import Finding, worst_first
+from tracewheel.report.finished_run import RL, FinishedRun
 from tracewheel.report.results import AFTER, DEPLOYED, Estimate, PolicyResult, Results, results_of
 
 

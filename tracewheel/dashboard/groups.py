@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.dashboard.episodes import Episodes
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.sources import Source
 from tracewheel.learner.auto import as_kind, kind_of
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.scoring.adjustments import PROCESS
 
 MOST = 256  # episodes of a group on its page

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE, LOOP_FILE, SUMMARY_FILE, RunRecord
 from tracewheel.evaluation.gate import GATE_FILE
+from tracewheel.report.finished_run import FinishedRun
 
 RUN_ID = re.compile(r"[0-9a-f]{4,64}")
 # Files of a record; what was read of a run holds while they stay as they are.

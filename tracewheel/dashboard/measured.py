@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.store import FACTS
 from tracewheel.evaluation.evaluate import EVALUATION_FILE
+from tracewheel.report.finished_run import EVALUATIONS, FinishedRun, StoredEntry
 from tracewheel.report.results import Estimate
 
 METRICS_FILE = "metrics.json"

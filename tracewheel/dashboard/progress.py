@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import loops_of
 from tracewheel.dashboard.curves import REASONS
 from tracewheel.dashboard.measured import Iteration, iterations_of
+from tracewheel.report.finished_run import FinishedRun
 
 RECENT = 8  # iterations whose median counts: the first ones may be slower or faster than those of now
 

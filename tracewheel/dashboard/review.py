@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.duck import columns_of, select
@@ -14,6 +13,7 @@ from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.sources import Source, sources_of
 from tracewheel.evaluation.changes import CHANGES_FILE
 from tracewheel.operations.labels import RANDOM, Label, Scored, labels_of
+from tracewheel.report.finished_run import RL, FinishedRun
 
 # Carries a decision out: run, decision, who, note; raises a TracewheelError where it cannot.
 Decide = Callable[[RunRecord, str, str, str], Any]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.core.run_state import REFUSED
@@ -17,6 +16,7 @@ from tracewheel.dashboard.progress import Progress
 from tracewheel.dashboard.text import percent, points, thousands
 from tracewheel.evaluation.wording import gain_of
 from tracewheel.operations.intake_record import INTAKE_FILE
+from tracewheel.report.finished_run import RL, FinishedRun
 
 Stands = Literal["done", "now", "halted", "ahead"]
 

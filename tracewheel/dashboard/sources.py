@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import LOOP_FILE, loops_of
 from tracewheel.dashboard.library import NotThere, entry_path
+from tracewheel.report.finished_run import FinishedRun
 
 TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
 PARTS = ("greedy", "sampled")

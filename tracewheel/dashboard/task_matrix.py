@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_batches, read_columns
 from tracewheel.curation.curated_folder import HARDER, HELD_OUT, TASKS_FILE, VALIDATION
 from tracewheel.dashboard.duck import select
 from tracewheel.dashboard.sources import Source
 from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.report.finished_run import RL, FinishedRun
 
 SPLITS = (HELD_OUT, HARDER, VALIDATION)
 SOLVED, FAILED, UNSCORED, NOT_RUN = "solved", "failed", "unscored", "not run"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.forks import ancestry, read_forks, rows
 from tracewheel.core.types import token_versions
+from tracewheel.report.finished_run import FinishedRun
 
 TOKENIZER_FILE = "tokenizer.json"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from tracewheel.comparison.differences import ABSENT, value_differences
-from tracewheel.comparison.finished_run import FinishedRun
+from tracewheel.core.differences import ABSENT, value_differences
 from tracewheel.core.types import first_turn
 from tracewheel.curation.faults import invalid_argument
 from tracewheel.dashboard.facts import tools_of
 from tracewheel.environments.recorded.calls import parameters_of
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.scoring.adjustments import ADJUSTMENTS
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -13,9 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.dashboard import charts
 from tracewheel.dashboard.text import FILTERS, finalize
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.results import label_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from tracewheel.dashboard.run_rows import RunRow, RunRows
 
 HERE = Path(__file__).parent
+WHEELS = "tracewheel.pages"
+OF_RUN = "/runs/{place}/{run_id}"
 SHOWN = 100  # rows of a list on one page
 
 
@@ -39,9 +43,13 @@ class Crumb:
 
 @dataclass(frozen=True)
 class Tab:
-    """A page in the bar of every run: its name, the key that leads there after "g", and its place in the bar.
+    """A page in the bar of every run, or of the dashboard where its address is not below a run's.
 
-    `in_file` pages are those of a run's report.
+    Attributes:
+        label: Its name.
+        key: Leads there after "g".
+        place: In the bar.
+        in_file: Whether it is part of a run's report.
     """
 
     label: str
@@ -57,6 +65,7 @@ class Desk:
     Attributes:
         decide: Carries out the decision on a promotion that waits; None where pages name the command instead.
         tabs: The bar of a run: path below the run's address to its tab.
+        menu: What wheels add to the bar of the dashboard: address to its tab.
     """
 
     library: Library
@@ -65,6 +74,7 @@ class Desk:
     access: Access
     decide: Decide | None
     tabs: dict[str, Tab]
+    menu: dict[str, Tab]
 
 
 class Ask:
@@ -130,14 +140,15 @@ class Ask:
 
 @dataclass(frozen=True)
 class Page:
-    """A page, found in the module of `pages/` that holds it.
+    """A page, found in the module of `pages/` that holds it, or by the entry points of a wheel.
 
     Attributes:
         path: Its address, with names in braces.
-        template: In `templates/`.
+        template: In `templates/`, or in the folder of a wheel's page.
         values: What the template shows; of a page of a run, `crumbs` are those after the run.
         part: The block that alone is rendered when htmx asks for the element of this id.
-        tab: Its place in the bar of a run.
+        tab: Its place in the bar of a run, or of the dashboard.
+        folder: That of the template of a wheel's page.
     """
 
     path: str
@@ -145,11 +156,16 @@ class Page:
     values: Callable[[Ask], dict[str, Any]]
     part: str = ""
     tab: Tab | None = None
+    folder: Path | None = None
+
+    @property
+    def is_of_run(self) -> bool:
+        return self.path.startswith(OF_RUN)
 
     @property
     def below_run(self) -> str:
         """Its path below the address of a run."""
-        return self.path.removeprefix("/runs/{place}/{run_id}")
+        return self.path.removeprefix(OF_RUN)
 
     def answer(self, request: Request) -> Response:
         """What a visitor gets."""
@@ -167,15 +183,43 @@ class Page:
         return answer
 
 
-def page(path: str, template: str, *, part: str = "", tab: Tab | None = None) -> Callable[[Callable[[Ask], Any]], Page]:
-    """Make a page of the function that gives the values of its template."""
-    return lambda values: Page(path, template, values, part, tab)
+def page(
+    path: str, template: str, *, part: str = "", tab: Tab | None = None, folder: Path | None = None
+) -> Callable[[Callable[[Ask], Any]], Page]:
+    """Make a page of the function that gives the values of its template.
+
+    Example:
+        >>> @page("/sizes", "sizes.html", tab=Tab("Sizes", "z", 1), folder=Path("templates"))
+        ... def sizes(ask):
+        ...     return {"count": len(ask.desk.rows.all())}
+
+    Args:
+        path: Its address, with names in braces.
+        template: It extends `base.html`; every value is escaped in it.
+        part: The block that alone is rendered when htmx asks for the element of this id.
+        tab: Its place in a bar.
+        folder: That of the template of a wheel's page, which an entry point of `tracewheel.pages` names.
+    """
+    return lambda values: Page(path, template, values, part, tab, folder)
+
+
+@functools.cache
+def wheel_pages() -> tuple[Page, ...]:
+    """The pages of installed wheels; one that cannot be loaded is left out, and said."""
+    found = []
+    for point in entry_points(group=WHEELS):
+        try:
+            found.append(point.load())
+        except Exception as error:  # anyone's code; the other pages stay
+            print(f"tracewheel: page '{point.name}' of a wheel cannot be loaded: {error}", file=sys.stderr)
+    return tuple(found)
 
 
 def respond(request: Request, template: str, *, status: int = 200, part: str = "", **values: Any) -> HTMLResponse:
     """A template, or one block of it, as the answer to a request."""
     desk: Desk = request.app.state.desk
-    common = {"form_token": desk.access.form_token, "tabs": desk.tabs, "asked": dict(request.query_params)}
+    bars = {"tabs": desk.tabs, "menu": desk.menu}
+    common = {"form_token": desk.access.form_token, **bars, "asked": dict(request.query_params)}
     names = {"request": request, "run": None, "crumbs": (), **common, **values}
     return HTMLResponse(render(template, part=part, **names).encode("utf-8", "replace"), status)
 
@@ -193,8 +237,9 @@ def render(template: str, *, part: str = "", **values: Any) -> str:
 @functools.cache
 def environment() -> Environment:
     """The templates. Every value is escaped, and an unknown one is an error."""
+    folders = [one.folder for one in wheel_pages() if one.folder]
     found = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=FileSystemLoader([HERE / "templates", *folders]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -204,7 +249,12 @@ def environment() -> Environment:
     found.filters |= dict(FILTERS)
     drawn = (charts.line_chart, charts.column_chart, charts.histogram_chart)
     bars = (charts.rate_bar, charts.interval_bar, charts.part_bar, charts.difference_bar)
-    found.globals |= {"address": address, "label_of": label_of, **{chart.__name__: chart for chart in (*drawn, *bars)}}
+    found.globals |= {
+        "address": address,
+        "label_of": label_of,
+        "axis_of": charts.axis_of,
+        **{chart.__name__: chart for chart in (*drawn, *bars)},
+    }
     return found
 
 

@@ -33,12 +33,6 @@ def visible_gain(tasks: int, spread: float, level: float, power: float = POWER) 
     return (-normal.inv_cdf(level) + normal.inv_cdf(power)) * spread / math.sqrt(tasks)
 
 
-def power_at(gain: float, tasks: int, spread: float, level: float) -> float:
-    """Probability that a true `gain` is promoted; the inverse of `visible_gain`."""
-    normal = NormalDist()
-    return normal.cdf(gain * math.sqrt(tasks) / spread + normal.inv_cdf(level))
-
-
 def describe_power(tasks: int, level: float, spread: float | None = None) -> dict[str, Any]:
     """The gate's power with so many tasks, as JSON types, with a sentence in `says`.
 

@@ -6,6 +6,7 @@ Its paths are those of models, stored responses and health; turns are asked for 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,9 +31,9 @@ from tracewheel.gateway.connections import timed
 from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
 from tracewheel.gateway.dialects.dialect import Dialect
+from tracewheel.gateway.dialects.fields import Fields
 from tracewheel.gateway.dialects.gemini import Gemini
 from tracewheel.gateway.dialects.responses import Responses
-from tracewheel.gateway.embeddings import pass_on
 from tracewheel.gateway.endpoint import Endpoint
 from tracewheel.gateway.exchange import ChatRequest, CountsTokens, Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
@@ -42,6 +44,7 @@ NO_TEXTS = (
     "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
     " (lm-eval: local-chat-completions; DSPy: model_type='chat')."
 )
+NO_EMBEDDINGS = "Embeddings are not served: set rollout.harness.embeddings, or give the program's client a base URL of its own."
 METHODS = ("generateContent", "streamGenerateContent")  # of Gemini's that ask for a turn
 
 
@@ -77,7 +80,7 @@ class _Rest:
 
     async def embed(self, request: Request) -> Response:
         check_key(self.door, request)
-        return await pass_on(await read_body(request, self.limits), self.embeddings)
+        return await _embeddings(await read_body(request, self.limits), self.embeddings)
 
     async def response(self, request: Request) -> Response:
         identity = request.path_params["identity"]
@@ -159,6 +162,25 @@ async def _on_http(request: Request, error: Exception) -> Response:
 async def _on_error(request: Request, error: Exception) -> Response:
     """A mistake of ours or of the engine; the server logs it."""
     return refused(request, dialect_of(request), Refusal("server_error", "The server had an error."))
+
+
+async def _embeddings(body: Any, config: EndpointConfig | None) -> Response:
+    """The endpoint's answer to a request for embeddings, for its own model, whatever it is.
+
+    Raises:
+        Refusal: there is no endpoint, the body is no object, or the endpoint does not answer.
+    """
+    if config is None:
+        raise Refusal("not_found", NO_EMBEDDINGS, code="unknown_url")
+    key = os.environ.get(config.api_key_variable)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    asked = Fields(body).value | {"model": config.model}
+    try:
+        async with httpx.AsyncClient(timeout=config.timeout) as client:
+            answer = await client.post(f"{config.endpoint.rstrip('/')}/embeddings", json=asked, headers=headers)
+    except httpx.HTTPError as error:
+        raise Refusal("overloaded", f"The endpoint of rollout.harness.embeddings does not answer: {error!r:.200}.") from None
+    return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
 def _model(name: str, dialect: Dialect) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Unattended retraining: what is new in the logs, whether a run is worth it, and which batches are held."""
+"""Unattended retraining: what is new in the logs, and which batches are held."""

@@ -25,10 +25,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         InfrastructureError: MLflow does not answer.
     """
     from flows.setup import prepare_environment
-    from tracewheel.comparison.finished_run import FinishedRun
     from tracewheel.core.run_record import run_named
     from tracewheel.dashboard.review import scores_at
     from tracewheel.operations.labels import calibrate, counts, labels_of
+    from tracewheel.report.finished_run import FinishedRun
 
     record = run_named(options.run, options.run_dir)
     said = labels_of(record.path)

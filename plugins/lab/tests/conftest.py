@@ -23,7 +23,7 @@ def _fixtures_of(*conftests):
         )
 
 
-globals().update(_fixtures_of(".", "flows", "tracewheel"))
+globals().update(_fixtures_of(".", "flows", "tracewheel", "tracewheel/dashboard"))
 
 SYSTEM = {"role": "system", "content": "You file."}
 ASK = {"role": "user", "content": "Tidy up."}

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import RunRecord
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel_lab.reproduce.causes import changed_code
 from tracewheel_lab.reproduce.checkout import check_out
 from tracewheel_lab.reproduce.data_files import from_dvc

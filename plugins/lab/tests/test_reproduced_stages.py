@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import save_file
 
 from tasks.engine.stage_code import TASKS
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.config.profile import StageName
 from tracewheel.core.run_record import RunRecord
 from tracewheel.core.store import Store
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel_lab.commands.reproduce import STAGES
 from tracewheel_lab.reproduce.causes import changed_definitions, environment_differences
 from tracewheel_lab.reproduce.contents import compare_folders

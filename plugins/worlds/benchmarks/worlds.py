@@ -21,13 +21,13 @@ from typing import Any
 import pandas as pd
 from learning import retrain
 
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.comparison.paired import paired_differences
 from tracewheel.config import load_config
 from tracewheel.core.files import read_table
 from tracewheel.core.run_record import RunRecord
 from tracewheel.curation.curated_folder import TASKS_FILE
 from tracewheel.evaluation.evaluate import RESULTS_FILE
+from tracewheel.evaluation.family_differences import paired_differences
+from tracewheel.report.finished_run import FinishedRun
 
 POLICIES = {
     "deployed": "deployed agent (as logged)",

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tracewheel.config import load_config, load_stored_config
-from tracewheel.config.history import OF_THE_FIRST_VERSION, REMOVED
+from tracewheel.config.history import REMOVED
 from tracewheel.config.settings import declared, settings
 from tracewheel.core.errors import ConfigError
 
@@ -12,12 +12,11 @@ LISTED = settings()
 NAMES = {one.name for one in LISTED}
 
 
-def test_a_setting_has_its_path_type_default_meaning_and_version():
+def test_a_setting_has_its_path_type_default_and_meaning():
     found = {one.name: one for one in LISTED}
     attempts = found["guard.attempts"]
-    assert (attempts.type, attempts.default, attempts.since) == ("whole number (ge=0)", "2", "0.2")
+    assert (attempts.type, attempts.default) == ("whole number (ge=0)", "2")
     assert attempts.meaning == "How often it goes back before it stops."
-    assert found["learner.kl.weight"].since == "0.1"
     assert found["teacher.endpoint"].default is None, "the section needs it"
 
 
@@ -37,8 +36,7 @@ def test_a_setting_that_two_sections_have_counts_once():
     assert declared([one for one in LISTED if one.name.endswith("rubric.mode")]) == 1
 
 
-def test_the_histories_name_what_is_there_and_what_is_gone():
-    assert OF_THE_FIRST_VERSION <= NAMES
+def test_the_history_names_only_what_is_gone():
     gone = {name for name in REMOVED for known in NAMES if known == name or known.startswith(f"{name}.")}
     assert not gone, "removed, and a setting"
 
@@ -47,6 +45,7 @@ def test_the_histories_name_what_is_there_and_what_is_gone():
     ("values", "says"),
     [
         ({"guard": {"window": 8}}, "guard.window was removed in 0.2: it is 4 now; delete the line"),
+        ({"schedule": {"min_expected_gain": 0.01}}, "schedule.min_new_tasks decides; `tracewheel runs worth` of the wheel"),
         ({"guard": {"patience": 3}}, "guard.patience: no such key"),
     ],
 )

@@ -9,7 +9,8 @@ import pytest
 
 from tracewheel.core import code_state as code
 from tracewheel.core import run_record
-from tracewheel.core.run_record import RunRecord, find_runs
+from tracewheel.core.errors import DataError
+from tracewheel.core.run_record import RunRecord, find_runs, run_named
 from tracewheel.core.store import PARTIAL
 
 
@@ -40,6 +41,19 @@ def test_a_run_with_a_summary_is_complete_and_is_found(tmp_path):
         RunRecord(tmp_path, name).open({"name": "x"}, {})
     RunRecord(tmp_path, "r1").write("summary.json", {"run_id": "r1"})
     assert {record.run_id: record.summary for record in find_runs(tmp_path)} == {"r1": {"run_id": "r1"}, "r2": None}
+
+
+def test_a_run_is_found_by_its_folder_its_work_folder_and_its_id(tmp_path):
+    record = RunRecord(tmp_path / "work", "aaaa")
+    record.open({"name": "x"}, {})
+    (tmp_path / "work" / "store").mkdir()
+    for name in (record.path, record.path.parent):
+        assert run_named(str(name)).path == record.path
+    assert run_named("aa", record.path.parent).path == record.path
+    with pytest.raises(DataError, match="no run of that id in .*it has aaaa"):
+        run_named("cc", record.path.parent)
+    with pytest.raises(DataError, match="neither a run's folder"):
+        run_named(str(tmp_path / "work" / "store"))
 
 
 @pytest.fixture

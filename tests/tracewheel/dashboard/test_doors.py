@@ -155,7 +155,7 @@ def test_no_part_of_an_address_leads_to_a_file(client, run_ids, paths):
                 answer = client.get(address)
                 assert answer.status_code < 500, address
                 assert "root:" not in answer.text and answer.headers["content-security-policy"] == POLICY, address
-    for where in ("/", "/search", "/compare", "/lineage", f"/runs/demo/{run_ids[0]}/lineage", "/static/../app.py"):
+    for where in ("/", "/search", "/lineage", f"/runs/demo/{run_ids[0]}/lineage", "/static/../app.py"):
         for name in QUERIES.split():
             for bad in paths:
                 answer = client.get(f"{where}?{name}={bad}")

@@ -83,7 +83,7 @@ def pages(poisoned):
         for place in app.state.desk.library.places.values():
             while not app.state.desk.digests.of(place).is_whole:
                 pass
-        starts = ["/", "/candidates", "/search?q=alert", "/lineage", "/help", "/compare"]
+        starts = ["/", "/candidates", "/search?q=alert", "/lineage", "/help"]
         for place, run_id in app.state.desk.library.runs():
             starts += [f"/runs/{place.name}/{run_id}{path}" for path in OF_A_RUN]
         waiting = [*starts, *(f"/lineage?user={name}" for name in ("x%3Cscript%3E", "%22%3E%3Cimg%20src%3Dx%3E"))]

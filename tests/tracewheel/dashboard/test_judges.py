@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 from starlette.testclient import TestClient
 
-from tracewheel.comparison.finished_run import RL
 from tracewheel.core.types import Score
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.curves import judge_curves, rubric_rows
 from tracewheel.dashboard.library import Library
 from tracewheel.dashboard.review import judged_apart
+from tracewheel.report.finished_run import RL
 from tracewheel.scoring.score import read_scores, write_scores
 
 

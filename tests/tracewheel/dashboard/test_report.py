@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 import pandas
 import pytest
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.inference import mean_interval, rate_interval, wilson_interval
 from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard.files import export_runs
@@ -16,6 +15,7 @@ from tracewheel.dashboard.findings import aim_of, headline
 from tracewheel.dashboard.text import interval, percent, points
 from tracewheel.evaluation.gate import EXPLAINED
 from tracewheel.evaluation.pareto import pareto_points
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.results import Estimate, PolicyResult, Results
 
 FLOOR = {

@@ -6,12 +6,17 @@ import re
 import shutil
 import socket
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pandas
 import pytest
 from starlette.testclient import TestClient
 
+from tracewheel.core.errors import InputError
+from tracewheel.core.run_record import RunRecord
+from tracewheel.dashboard import view
 from tracewheel.dashboard.app import create_app
+from tracewheel.dashboard.files import export_runs
 from tracewheel.dashboard.library import Library
 from tracewheel.report.doctor import RunRecords
 from tracewheel.report.doctor.checks.rewards import sandbox_findings
@@ -121,15 +126,48 @@ def test_rollouts_count_every_episode_and_follow_filters(client, run_ids, whole_
     assert 'id="iteration-2"' not in client.get(f"{address}?from=1&to=1").text
 
 
-def test_two_runs_are_compared_and_their_changed_tasks_link_to_both_episodes(client, run_ids):
-    text = client.get("/compare", params=[("run", f"demo/{name}") for name in run_ids]).text
-    assert "all families" in text
-    assert "Costs" in text
-    for name in run_ids:
-        links = re.findall(rf'href="(/runs/demo/{name}/episodes/[^"]+)"', text)
-        assert not links or client.get(links[0]).status_code == 200
-    assert client.get("/compare").status_code == 200
-    assert client.get("/compare?run=demo/ffffffff&run=x").status_code == 404
+SIZES = """{% extends "base.html" %}{% block title %}Sizes{% endblock %}
+{% block main %}<p>{{ count }} runs, {{ said }}</p>{% endblock %}"""
+
+
+@pytest.fixture
+def wheel(monkeypatch):
+    """Puts entry points of a wheel in the place of all wheels'."""
+
+    def install(*points):
+        for known in (view.wheel_pages, view.environment):
+            known.cache_clear()
+        monkeypatch.setattr(view, "entry_points", lambda group: points if group == view.WHEELS else ())
+
+    yield install
+    for known in (view.wheel_pages, view.environment):
+        known.cache_clear()
+
+
+def test_a_page_of_a_wheel_is_in_the_bar_and_what_it_says_is_escaped(wheel, library, run_ids, tmp_path, capsys):
+    (tmp_path / "sizes.html").write_text(SIZES)
+
+    @view.page("/sizes", "sizes.html", tab=view.Tab("Sizes", "z", 1), folder=tmp_path)
+    def sizes(ask):
+        return {"count": len(ask.desk.rows.all()), "said": "<script>"}
+
+    def broken():
+        raise ImportError("no such module")
+
+    wheel(SimpleNamespace(name="sizes", load=lambda: sizes), SimpleNamespace(name="broken", load=broken))
+    with TestClient(create_app(library), base_url="http://127.0.0.1") as visitor:
+        assert '<a href="/sizes" data-go="z">Sizes</a>' in visitor.get("/").text
+        assert f"<p>{len(run_ids)} runs, &lt;script&gt;</p>" in visitor.get("/sizes").text
+    assert "page 'broken' of a wheel cannot be loaded: no such module" in capsys.readouterr().err
+
+
+def test_without_the_wheel_that_compares_nothing_leads_to_it(wheel, library, shown, run_ids, tmp_path):
+    wheel()
+    with TestClient(create_app(library), base_url="http://127.0.0.1") as visitor:
+        assert "/compare" not in visitor.get("/").text + visitor.get("/help").text
+        assert visitor.get("/compare").status_code == 404
+    with pytest.raises(InputError, match="tracewheel-lab, which compares runs, is not installed"):
+        export_runs([RunRecord(shown, name) for name in run_ids], tmp_path / "runs.html")
 
 
 def test_prices_of_the_address_price_the_runs(client):

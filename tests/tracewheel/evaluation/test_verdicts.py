@@ -54,8 +54,8 @@ def judged(name):
 
 def demo_verdicts(folder):
     """Those of the two runs that the dashboard ships, the second of which challenges the first's champion."""
-    from tracewheel.comparison.finished_run import FinishedRun
     from tracewheel.core.run_record import RunRecord
+    from tracewheel.report.finished_run import FinishedRun
 
     work = unpack_demo(folder)
     found, spent = {}, 0.0

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.comparison.finished_run import RL, FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.dashboard.duck import columns_of, select
 from tracewheel.dashboard.library import Library, Place
 from tracewheel.dashboard.view import Ask, Crumb, Tab, address, page
 from tracewheel.lineage.backward import LEARNED_FILE
+from tracewheel.report.finished_run import RL, FinishedRun
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
 if TYPE_CHECKING:

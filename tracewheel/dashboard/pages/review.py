@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import InputError
 from tracewheel.dashboard.episodes import has_trajectory, one_trajectory
 from tracewheel.dashboard.guard import leads_to, read_form, remembered
@@ -21,6 +20,7 @@ from tracewheel.dashboard.view import Ask, Crumb, Tab, page
 from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.approval import DECISIONS, approval_of
 from tracewheel.operations.labels import LABELS, WITHDRAWN, Label, add_label, between_people, calibrate, counts, labels_of
+from tracewheel.report.finished_run import FinishedRun
 
 MOST_SHOWN = 100
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import loops_of
 from tracewheel.dashboard.curves import part_curves, rollout_curves
@@ -13,6 +12,7 @@ from tracewheel.dashboard.measured import iterations_of
 from tracewheel.dashboard.rollout_digest import BUDGET, Digest, digests_within, together
 from tracewheel.dashboard.sources import Source, stored_sources
 from tracewheel.dashboard.view import Ask, Tab, page
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.scoring.flaws import offered_tools
 
 MOST_STEPS, MOST_TOOLS = 20, 25

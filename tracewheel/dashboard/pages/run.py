@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.run_record import loops_of
 from tracewheel.core.run_state import NEXT
@@ -22,6 +21,7 @@ from tracewheel.dashboard.task_matrix import tasks_of
 from tracewheel.dashboard.view import Ask, Tab, address, page
 from tracewheel.evaluation.wording import in_words
 from tracewheel.operations.intake_record import sentences
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.results import AFTER
 
 FIRST = 3  # curves that are open; the others are behind a click

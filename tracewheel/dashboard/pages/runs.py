@@ -12,7 +12,7 @@ from tracewheel.dashboard.pages.candidates import waiting
 from tracewheel.dashboard.progress import progress_of
 from tracewheel.dashboard.run_rows import RunRow
 from tracewheel.dashboard.view import Ask, Crumb, address, page
-from tracewheel.operations.worth import cost_per_point, priced
+from tracewheel.report.cost import cost_per_point, priced
 from tracewheel.report.doctor.finding import SEVERITIES
 from tracewheel.report.glossary import glossary_rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.curation.curated_folder import TRAIN
 from tracewheel.dashboard.episodes import parsed
 from tracewheel.dashboard.find import rate_of, task_history, train_counts
@@ -14,6 +13,7 @@ from tracewheel.dashboard.measured import read_small
 from tracewheel.dashboard.sources import sources_of
 from tracewheel.dashboard.task_matrix import SPLITS, Cell, columns_of, one_task, task_rows, tasks_of, with_trajectories
 from tracewheel.dashboard.view import SHOWN, Ask, Crumb, Tab, page
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.sampling.lost_tasks import LOST_FILE
 
 Sorts = Mapping[str, Callable[[Any], Any]]

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.curation.curated_folder import QUALITY_FILE, REPORT_FILE, TASKS_FILE
@@ -20,6 +19,7 @@ from tracewheel.curation.quality import histogram
 from tracewheel.dashboard.duck import select
 from tracewheel.dashboard.view import Ask, Tab, page
 from tracewheel.operations.intake_record import INTAKE_FILE
+from tracewheel.report.finished_run import FinishedRun
 from tracewheel.traces import ingested_folder
 from tracewheel.traces.quarantine import ADVICE
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.comparison.finished_run import FinishedRun
 from tracewheel.dashboard.branches import branches_of, rows_of
 from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed, trajectory_at
 from tracewheel.dashboard.facts import EpisodeFacts, facts_of
@@ -20,6 +19,7 @@ from tracewheel.dashboard.token_view import SHOWN, Tokens, TokenTexts, token_tex
 from tracewheel.dashboard.transcript import aligned, how_it_differs, parts_of, state_changes, tools_of_run, transcript_of
 from tracewheel.dashboard.view import Ask, Crumb, page, whole
 from tracewheel.operations.labels import LABELS
+from tracewheel.report.finished_run import FinishedRun
 
 PATH = "/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}"
 PROGRAM = "program"  # what a program left, in the final state: of rollout/harness/ends.py, whose imports are heavy

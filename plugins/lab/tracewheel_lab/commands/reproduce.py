@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, ConfigError, DataError, FileOut, NotReproduced, format_options, in_format
+from tracewheel import Command, ConfigError, DataError, NotReproduced
+from tracewheel_lab.formats import PAGE, format_options, ids_option, in_format
 
 if TYPE_CHECKING:
     from tracewheel import FinishedRun, Section
@@ -27,9 +28,7 @@ STAGES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    parser.add_argument(
-        "--run-dir", default="runs", metavar="DIR", help="work folder in which ids are looked up (default: runs)"
-    )
+    ids_option(parser)
     parser.add_argument(
         "--code", choices=("recorded", "here"), default="recorded", help="default: the run's commit and changes"
     )
@@ -95,9 +94,10 @@ def _folder(options: argparse.Namespace) -> Iterator[Path]:
 
 def _made_again(run: FinishedRun, options: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Make the run, and compare."""
-    from tracewheel import begin_again, make_again
+    from tracewheel import begin_again
     from tracewheel_lab.reproduce.checkout import build_environment, check_out, code_here
     from tracewheel_lab.reproduce.data_files import bring_base, bring_files
+    from tracewheel_lab.reproduce.rerun import make_again
     from tracewheel_lab.reproduce.stages import compare_stages
 
     if run.settings["rollout"].get("mode") == "async":
@@ -166,8 +166,9 @@ def _says(verdict: str, results: Sequence[StageResult], first: StageResult | Non
 
 def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResult], first: StageResult | None) -> list[str]:
     """What is known to differ between the two, that of the first stage that differs in front."""
-    from tracewheel import lineage_here, stage_files
+    from tracewheel import stage_files
     from tracewheel_lab.reproduce.causes import changed_code, environment_differences
+    from tracewheel_lab.reproduce.rerun import lineage_here
 
     why: list[str] = []
     other = next((item for item in results if item.same_key is False), None)
@@ -185,7 +186,7 @@ def _why(run: FinishedRun, code: Code, python: str, results: Sequence[StageResul
             for row in stage.made
             if row["name"] != "code"
         ]
-    why += environment_differences(before, lineage_here(run, python, code.root))
+    why += environment_differences(before, lineage_here(run, python))
     if not why and first is not None:
         why.append("nothing that is recorded differs: the stage computes otherwise each time, or something unrecorded differs")
     return why
@@ -196,7 +197,7 @@ COMMAND = Command(
     "make a finished run again in a clean clone, and say whether every stage is the same, or where they part and why",
     add_options,
     run,
-    writes=FileOut("page", (".html", ".htm")),
+    writes=PAGE,
 )
 
 

@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.datasets import compare_data
-from tracewheel.comparison.differences import setting_differences, value_differences
-from tracewheel.comparison.finished_run import RL, FinishedRun, StoredEntry
-from tracewheel.comparison.paired import paired_differences, soundness
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_table
-from tracewheel.core.run_state import describe
-from tracewheel.core.store import Store
-from tracewheel.curation.curated_folder import HELD_OUT
-from tracewheel.evaluation.changes import GREEDY, changed_tasks
-from tracewheel.evaluation.evaluate import RESULTS_FILE
-from tracewheel.rollout.rollout import TRAJECTORIES_FILE
-from tracewheel.scoring.score import SCORES_FILE
+from tracewheel import (
+    DataError,
+    FinishedRun,
+    changed_tasks,
+    paired_differences,
+    read_table,
+    setting_differences,
+    value_differences,
+)
+from tracewheel_lab.compare.datasets import compare_data
+from tracewheel_lab.compare.soundness import soundness
 
+GREEDY, RESULTS_FILE = "greedy", "results.parquet"
 LAST_TURNS, LONGEST, MOST_STATES = 4, 240, 3
 COLUMNS = ("id", "messages", "final_state", "stop_reason", "detail")
 
@@ -40,8 +39,8 @@ class Episodes:
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
-            table = read_table(self._folder / TRAJECTORIES_FILE, COLUMNS)
-            scores = read_table(self._folder / SCORES_FILE, ["trajectory_id", "detail"])
+            table = read_table(self._folder / "trajectories.parquet", COLUMNS)
+            scores = read_table(self._folder / "scores.parquet", ["trajectory_id", "detail"])
         except DataError:
             return {}
         said = dict(zip(scores["trajectory_id"].map(str), scores["detail"].map(str), strict=True))
@@ -103,12 +102,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
+HELD_OUT = "held_out"
 SPLITS = (HELD_OUT, "harder")
 FIGURES = {"held-out tasks, greedy": "success", "held-out tasks, sampled": "sampled", "harder tasks, greedy": "harder"}
 GATE = ("verdict", "baseline", "difference", "interval", "p_value", "level", "look", "pairs")
 
 
-def compare_runs(runs: Sequence[FinishedRun], *, policy: str = RL, excerpts: int = 5) -> dict[str, Any]:
+def compare_runs(runs: Sequence[FinishedRun], *, policy: str = "rl", excerpts: int = 5) -> dict[str, Any]:
     """Compare finished runs.
 
     Args:
@@ -149,9 +149,9 @@ def compare_two(base: FinishedRun, run: FinishedRun, *, policy: str, excerpts: i
         "lost": 0,
         "changes": [],
     }
-    sides = {split: [side.evaluation(policy, split) for side in (base, run)] for split in SPLITS}
+    sides = {split: [_evaluation(side, policy, split) for side in (base, run)] for split in SPLITS}
     for split, (theirs, ours) in sides.items():
-        missing = [side.run_id for side, entry in ((base, theirs), (run, ours)) if entry is None]
+        missing = [side.run_id for side, folder in ((base, theirs), (run, ours)) if folder is None]
         if theirs is None or ours is None:
             if split == HELD_OUT:
                 found["not_paired"].append(
@@ -163,24 +163,28 @@ def compare_two(base: FinishedRun, run: FinishedRun, *, policy: str, excerpts: i
         found["splits"][split] = _split(base, run, split, (theirs, ours), None if sound.against else weight)
     theirs, ours = sides[HELD_OUT]
     if theirs and ours and not found["not_paired"]:
-        rows = changed_tasks(ours.path, theirs.path)
+        rows = changed_tasks(ours, theirs)
         found |= {change: sum(row["change"] == change for row in rows) for change in ("gained", "lost")}
         found["changes"] = _with_excerpts(rows, run, ours, theirs, excerpts)
     return found
 
 
-def _split(
-    base: FinishedRun, run: FinishedRun, split: str, entries: tuple[StoredEntry, StoredEntry], weight: float | None
-) -> dict[str, Any]:
+def _evaluation(run: FinishedRun, policy: str, split: str) -> Path | None:
+    """The folder of an evaluation, where it is known."""
+    entry = run.evaluation(policy, split)
+    return entry.path if entry else None
+
+
+def _split(base: FinishedRun, run: FinishedRun, split: str, folders: tuple[Path, Path], weight: float | None) -> dict[str, Any]:
     """Paired differences on a split, and what is not shared; None for `weight` where nothing can be paired."""
-    tables = [read_table(entry.path / RESULTS_FILE) for entry in entries]
+    tables = [read_table(folder / RESULTS_FILE) for folder in folders]
     ids = [set(table["task_id"]) for table in tables]
     shared = ids[0] & ids[1]
     found: dict[str, Any] = {
         "shared": len(shared),
         "only_base": {"tasks": len(ids[0] - shared), "in_run": _sides(run, ids[0] - shared)},
         "only_run": {"tasks": len(ids[1] - shared), "in_base": _sides(base, ids[1] - shared)},
-        "entries": {"base": entries[0].name, "run": entries[1].name},
+        "entries": {"base": folders[0].name, "run": folders[1].name},
         "paired": None,
     }
     if weight is not None and shared:
@@ -196,11 +200,9 @@ def _sides(run: FinishedRun, ids: set[str]) -> dict[str, int]:
     return {**counts, **({"not in its data": left} if left else {})}
 
 
-def _with_excerpts(
-    rows: list[dict[str, Any]], run: FinishedRun, ours: StoredEntry, theirs: StoredEntry, most: int
-) -> list[dict[str, Any]]:
+def _with_excerpts(rows: list[dict[str, Any]], run: FinishedRun, ours: Path, theirs: Path, most: int) -> list[dict[str, Any]]:
     """The changed tasks in the base's and the run's words, the first of each kind with both episodes."""
-    episodes = {"run": Episodes(ours.path), "base": Episodes(theirs.path)}
+    episodes = {"run": Episodes(ours), "base": Episodes(theirs)}
     shown = {"gained": 0, "lost": 0}
     changes = []
     for row in rows:
@@ -264,14 +266,12 @@ def environment_of(lineage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about(run: FinishedRun) -> dict[str, Any]:
-    held = Store(run.store).is_held()
-    state = "complete" if run.summary else describe(run.record.path, held=held)["state"]
     return {
         "run_id": run.run_id,
         "name": str(run.summary.get("name") or run.settings.get("name", "")),
         "folder": str(run.record.path),
         "started": run.lineage.get("started"),
-        "state": state,
+        "state": run.state,
         "policies": run.policies,
     }
 

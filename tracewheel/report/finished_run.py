@@ -12,7 +12,8 @@ from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json, read_table
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, RunRecord
-from tracewheel.core.store import FACTS, read_metadata
+from tracewheel.core.run_state import describe
+from tracewheel.core.store import FACTS, Store, read_metadata
 from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
 from tracewheel.evaluation.evaluate import RESULTS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
@@ -108,6 +109,11 @@ class FinishedRun:
     def summary(self) -> dict[str, Any]:
         """What `tracewheel retrain` prints; empty for a run that is not complete."""
         return self.ending or self.record.summary or {}
+
+    @property
+    def state(self) -> str:
+        """`complete`, or how far it came."""
+        return "complete" if self.summary else str(describe(self.record.path, held=Store(self.store).is_held())["state"])
 
     @functools.cached_property
     def entries(self) -> tuple[StoredEntry, ...]:

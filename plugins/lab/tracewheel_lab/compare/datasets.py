@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.comparison.differences import setting_differences
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.core.errors import DataError
-from tracewheel.core.types import content_hash
-from tracewheel.curation.curated_folder import SPLITS
+from tracewheel import DataError, FinishedRun, content_hash, setting_differences
 
 if TYPE_CHECKING:
     import pandas as pd
+
+SPLITS = ("train", "validation", "held_out", "harder")
 
 
 def compare_data(runs: Sequence[FinishedRun]) -> dict[str, Any]:

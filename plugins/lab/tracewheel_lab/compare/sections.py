@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.comparison.document import Quote, Section, Table
+from tracewheel import Quote, Section, Table
 
 Found = Mapping[str, Any]
 NOTHING = "Nothing differs."
@@ -20,7 +20,7 @@ def title_of(found: Found) -> str:
 
 
 def sections_of(found: Found) -> list[Section]:
-    """What `compare.compare_runs` found, in sections."""
+    """What `comparison.compare_runs` found, in sections."""
     ids = [run["run_id"] for run in found["runs"]]
     return [
         _runs(found),

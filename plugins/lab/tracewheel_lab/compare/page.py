@@ -6,22 +6,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tracewheel.comparison.compare import compare_runs
-from tracewheel.comparison.compare_page import as_text
-from tracewheel.comparison.finished_run import FinishedRun
-from tracewheel.core.errors import DataError, TracewheelError
-from tracewheel.dashboard.charts import axis_of
-from tracewheel.dashboard.library import NotThere
-from tracewheel.dashboard.run_rows import RunRow
-from tracewheel.dashboard.view import Ask, Crumb, page
-from tracewheel.evaluation.changes import GREEDY
+from tracewheel import Ask, DataError, FinishedRun, Tab, TracewheelError, page
+from tracewheel_lab.compare.comparison import GREEDY, compare_runs
+from tracewheel_lab.compare.sections import as_text
 
 MOST_RUNS, MOST_CHANGES, MOST_KEPT = 6, 200, 16
 _kept: dict[tuple[tuple[Path, int], ...], dict[str, Any]] = {}
 _lock = threading.Lock()
 
 
-@page("/compare", "compare.html")
+@page("/compare", "compare.html", tab=Tab("Compare", "c", 1), folder=Path(__file__).parent)
 def compare(ask: Ask) -> dict[str, Any]:
     """The comparison of the runs that the address names (`run=PLACE/RUN`, the first is the base), or how to choose some."""
     names = list(dict.fromkeys(name for name in ask.request.query_params.getlist("run") if name))
@@ -35,7 +29,6 @@ def compare(ask: Ask) -> dict[str, Any]:
         except (KeyError, OSError) as flaw:  # a run that has only begun, or that an earlier version made
             trouble = f"one of the runs has no record that can be compared yet ({type(flaw).__name__}: {flaw})"
     return {
-        "crumbs": [Crumb("Compare")],
         "chosen": [row for _, row in chosen],
         "names": names,
         "too_many": len(names) > MOST_RUNS,
@@ -43,16 +36,15 @@ def compare(ask: Ask) -> dict[str, Any]:
         "trouble": trouble,
         "every": [row for row in ask.desk.rows.all() if f"{row.place}/{row.run_id}" not in names][:200],
         "as_text": as_text,
-        "axes": [_axis(one) for one in found.get("comparisons", ())],
+        "ends": [_ends(one) for one in found.get("comparisons", ())],
         "most": MOST_CHANGES,
         "part_name": GREEDY,
     }
 
 
-def _chosen(ask: Ask, name: str) -> tuple[FinishedRun, RunRow]:
+def _chosen(ask: Ask, name: str) -> tuple[FinishedRun, Any]:
+    """A run, and its row in the list of runs."""
     place, _, run_id = name.partition("/")
-    if not run_id:
-        raise NotThere(f"{name!r} names no run; give run=FOLDER/RUN, as the list of runs does")
     return ask.desk.library.run(place, run_id), ask.desk.rows.of(place, run_id)
 
 
@@ -77,6 +69,7 @@ def _changed(record: Path) -> int:
         raise DataError(f"{record}: cannot be read: {flaw}") from flaw
 
 
-def _axis(comparison: dict[str, Any]) -> tuple[float, float]:
+def _ends(comparison: dict[str, Any]) -> list[float]:
+    """What an axis of all differences holds."""
     rows = [row for part in comparison["splits"].values() if part["paired"] for row in part["paired"]["rows"]]
-    return axis_of(end for row in rows for end in (row["difference"], *(row["interval"] or ())))
+    return [end for row in rows for end in (row["difference"], *(row["interval"] or ()))]
