@@ -36,6 +36,7 @@ PUBLIC = {
         "Grid",
     ),
     "flows.console.progress": ("stage_shown",),
+    "flows.screening": ("Screen",),
     "flows.setup": (
         "prepare_environment",
         "resolve_config",
@@ -59,16 +60,11 @@ PUBLIC = {
     ),
     "tasks.engine.stage_code": ("stage_files",),
     "tasks.records.audit": ("note_audit",),
+    "tasks.stages.ingest": ("ingest_traces",),
     "tasks.tracking.log_run": ("log_run",),
-    "tasks.tracking.registry": ("fetch_registered",),
-    "tracewheel.chat.injection.rules": (
-        "CHAT_TOKENS",
-        "INVISIBLE",
-    ),
-    "tracewheel.chat.injection.screen": (
-        "MARK",
-        "suspicions",
-        "without",
+    "tasks.tracking.registry": (
+        "fetch_registered",
+        "find_champion",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.comparison.differences": (
@@ -161,10 +157,14 @@ PUBLIC = {
         "MissingPath",
     ),
     "tracewheel.core.processes": ("end_with_parent",),
-    "tracewheel.core.run_record": ("run_named",),
+    "tracewheel.core.run_record": (
+        "find_runs",
+        "run_named",
+    ),
     "tracewheel.core.store": (
         "Entry",
         "produce_whole",
+        "write_whole",
     ),
     "tracewheel.core.strict_json": (
         "check_json",
@@ -190,6 +190,7 @@ PUBLIC = {
         "logged_solutions",
         "probe_task",
     ),
+    "tracewheel.curation.replayed_traces": ("replayed_rows",),
     "tracewheel.dashboard.files": ("write_audit_page", "write_page"),
     "tracewheel.dashboard.sources": ("sources_of",),
     "tracewheel.demo.base_tokenizer": (
@@ -259,6 +260,11 @@ PUBLIC = {
     "tracewheel.learner.update": ("update",),
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
+    "tracewheel.operations.batches": (
+        "Batch",
+        "LogPart",
+        "screened_batches",
+    ),
     "tracewheel.policy.adapter_check": ("check_adapter_files",),
     "tracewheel.policy.adapters": (
         "PolicyRef",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tracewheel.chat.injection.screen import MARK
 from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
@@ -26,6 +25,7 @@ from tracewheel_graders.judges.attacks import NOTHING, Suspected, attack_in, scr
 from tracewheel_graders.judges.criteria import Criterion
 from tracewheel_graders.judges.journal import JudgeJournal
 from tracewheel_graders.judges.marks import Mark, join_marks, read_marks
+from tracewheel_screening import MARK
 
 CASES = json.loads((Path(__file__).parent / "attacks.json").read_text())
 TASK = Task("t1", "refund_desk", "refund", 1, "Please refund the kettle.", {}, {}, "verdict", "t1")
