@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.engine.reading import accept
 from tasks.engine.run import Run
-from tasks.stages.ingest import ingest_traces
+from tasks.stages.ingest import ingested
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
 from tracewheel.operations.batches import held_batches
@@ -19,7 +19,7 @@ def take_in(run: Run) -> Entry:
     Raises:
         DoubtfulData: most records are in quarantine.
     """
-    traces = ingest_traces(run, snapshot=run.snapshot)
+    traces = ingested(run)
     look_at_quarantine(run, traces)
     accept(run, traces)
     for sentence in note_intake(run, traces):

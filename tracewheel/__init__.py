@@ -60,7 +60,7 @@ PUBLIC = {
     ),
     "tasks.engine.stage_code": ("stage_files",),
     "tasks.records.audit": ("note_audit",),
-    "tasks.stages.ingest": ("ingest_traces",),
+    "tasks.stages.ingest": ("ingested",),
     "tasks.tracking.log_run": ("log_run",),
     "tasks.tracking.registry": (
         "fetch_registered",

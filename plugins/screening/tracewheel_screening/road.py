@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Batch, CurateSections, Entry, LogPart, Run, ingest_traces, replayed_rows
+from tracewheel import Batch, CurateSections, Entry, LogPart, Run, ingested, replayed_rows
 from tracewheel_screening.batch_profile import BatchProfile, Profiler
 from tracewheel_screening.batches import ACCEPTED, HELD, RELEASED, Batches
 from tracewheel_screening.checks import reasons, screen
@@ -62,7 +62,7 @@ def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart], now: dateti
     learnt = [batch for batch in batches.all() if batch.state != HELD]
     accepted = [BatchProfile.from_record(batch.profile) for batch in learnt]
     release = max((number for number, batch in enumerate(learnt) if batch.state == RELEASED), default=-1)
-    traces = ingest_traces(run, snapshot=run.snapshot)
+    traces = ingested(run)
     profile = profile_of(run, traces, new, accepted, now)
     results = screen(profile, accepted, settings, len(learnt) - release - 1)
     found = reasons(results)
