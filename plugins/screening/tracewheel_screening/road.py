@@ -58,7 +58,7 @@ def parts_of(run: Run) -> list[LogPart]:
 
 def screen_batch(run: Run, batches: Batches, new: Sequence[LogPart], now: datetime) -> Batch:
     """Ingest what a run reads, screen what is new in it, and note the decision."""
-    settings = getattr(run.config, "screening", ScreeningSettings())
+    settings = ScreeningSettings.model_validate(getattr(run.config, "screening", {}))
     learnt = [batch for batch in batches.all() if batch.state != HELD]
     accepted = [BatchProfile.from_record(batch.profile) for batch in learnt]
     release = max((number for number, batch in enumerate(learnt) if batch.state == RELEASED), default=-1)
