@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracewheel import Block, Card, Command, DataError, Grid, RetrainConfig, profile_of, profile_options, profile_words
+from tracewheel import Block, Card, Command, DataError, Grid, profile_of, profile_options, profile_words
+
+if TYPE_CHECKING:
+    from tracewheel import RetrainConfig
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
