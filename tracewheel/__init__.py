@@ -32,6 +32,7 @@ PUBLIC = {
         "Grid",
     ),
     "flows.console.progress": ("stage_shown",),
+    "flows.screening": ("Screen",),
     "flows.setup": (
         "prepare_environment",
         "resolve_config",
@@ -51,16 +52,11 @@ PUBLIC = {
     ),
     "tasks.engine.stage_code": ("stage_files",),
     "tasks.records.audit": ("note_audit",),
+    "tasks.stages.ingest": ("ingested",),
     "tasks.tracking.log_run": ("log_run",),
-    "tasks.tracking.registry": ("fetch_registered",),
-    "tracewheel.chat.injection.rules": (
-        "CHAT_TOKENS",
-        "INVISIBLE",
-    ),
-    "tracewheel.chat.injection.screen": (
-        "MARK",
-        "suspicions",
-        "without",
+    "tasks.tracking.registry": (
+        "fetch_registered",
+        "find_champion",
     ),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.config": (
@@ -188,6 +184,7 @@ PUBLIC = {
         "logged_solutions",
         "probe_task",
     ),
+    "tracewheel.curation.replayed_traces": ("replayed_rows",),
     "tracewheel.dashboard.files": (
         "document_file",
         "write_audit_page",
@@ -268,6 +265,11 @@ PUBLIC = {
     "tracewheel.learner.update": ("update",),
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
+    "tracewheel.operations.batches": (
+        "Batch",
+        "LogPart",
+        "screened_batches",
+    ),
     "tracewheel.policy.adapter_check": ("check_adapter_files",),
     "tracewheel.policy.adapters": (
         "PolicyRef",

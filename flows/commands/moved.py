@@ -30,6 +30,7 @@ NOW = {
 }
 WHEELS = {
     "audit": "graders",
+    "batches": "screening",
     "backtest": "lab",
     "collect": "sources",
     "compare": "lab",

@@ -39,7 +39,6 @@ NOT_IDENTITY = {
     "comparison",
     "resources",
     "schedule",
-    "screening",
 }
 
 
@@ -94,7 +93,8 @@ def without_places(ingest: dict[str, Any]) -> dict[str, Any]:
 
 def identity_of(config: RetrainConfig) -> dict[str, Any]:
     """The settings that make a run, as JSON types. Who has to agree with a promotion does not change what is promoted."""
-    settings = {key: value for key, value in config.model_dump(mode="json").items() if key not in NOT_IDENTITY}
+    screens = set(config.model_extra or ()).difference(config.wheel_sections)  # what they leave out is not in the snapshot
+    settings = config.model_dump(mode="json", exclude={*NOT_IDENTITY, *screens})
     settings["gate"] = {key: value for key, value in settings["gate"].items() if key != "approval"}
     return settings
 

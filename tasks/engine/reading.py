@@ -22,7 +22,8 @@ from tracewheel.core.files import read_json
 from tracewheel.core.run_record import RunRecord, find_runs
 from tracewheel.core.run_state import SKIPPED
 from tracewheel.core.store import Entry, Store, remove, write_whole
-from tracewheel.operations.batches import SNAPSHOT_FILE, Batches
+from tracewheel.operations.batches import FOLDER as BATCHES
+from tracewheel.operations.batches import SNAPSHOT_FILE, held_slices
 from tracewheel.traces.discovery import are_empty, find_logs
 from tracewheel.traces.forgotten import read_forgotten
 from tracewheel.traces.link_state import read_state
@@ -105,7 +106,7 @@ def begin_reading(config: RetrainConfig, *, fresh: bool = False) -> Reading:
     Raises:
         DataError: a path has no log file, or a file that a run wrote is damaged.
     """
-    settings, held = identify_settings(config, other_inputs(config)), Batches(config.work_dir).held()
+    settings, held = identify_settings(config, other_inputs(config)), held_slices(config.work_dir)
     says: list[str] = []
     record = None if fresh else find_run(config, settings)
     if record is not None and _is_unfinished(record):
@@ -274,7 +275,7 @@ def _chain(config: RetrainConfig) -> list[dict[str, str]]:
 
 def _last(config: RetrainConfig) -> Snapshot | None:
     """What the last start in this folder found in the logs: the screening notes it, and the ingest."""
-    files = [_folder(config) / LAST_FILE, Batches(config.work_dir).folder / SNAPSHOT_FILE]
+    files = [_folder(config) / LAST_FILE, Path(config.work_dir) / BATCHES / SNAPSHOT_FILE]
     path = max((file for file in files if file.is_file()), key=lambda file: file.stat().st_mtime_ns, default=None)
     if path is None:
         return None

@@ -33,7 +33,7 @@ from tracewheel.core.run_record import LOOP_FILE, SUMMARY_FILE
 from tracewheel.core.store import Entry, remove, write_whole
 from tracewheel.core.types import content_hash
 from tracewheel.evaluation.error_budget import level_of
-from tracewheel.operations.batches import Batches
+from tracewheel.operations.batches import held_batches
 from tracewheel.operations.drift import curated_attempts, find_drift
 from tracewheel.operations.evidence import NewEvidence, new_evidence
 
@@ -87,9 +87,9 @@ def note_tick(work_dir: str) -> None:
 def held_words(work_dir: str) -> list[str]:
     """What is held until a person decides, a sentence for each batch with the command that lets it in."""
     return [
-        f"batch {batch.id} of {batch.profile.read} records is held ({', '.join(result.check for result in batch.reasons)}): see"
+        f"batch {batch.id} of {batch.records['read']} records is held ({', '.join(it['check'] for it in batch.reasons)}): see"
         f" it with `tracewheel batches CONFIG --show {batch.id}`, let it in with --release {batch.id} --why TEXT"
-        for batch in Batches(work_dir).all()
+        for batch in held_batches(work_dir)
         if batch.waits
     ]
 

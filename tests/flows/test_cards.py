@@ -89,18 +89,6 @@ RESULTS = {
         "work_dir": "runs", "freed": False, "bytes": 5_000_000, "kinds": {"rollout": {"entries": 3, "bytes": 5_000_000}},
         "kept": {"entries": 20, "store_bytes": 90_000_000, "runs": {"abc": "the champion's"}}, "champion": "version 2",
     },
-    "batches": {
-        "batches": [
-            {
-                "id": "b1", "when": "2026-11-23T03:00:00+00:00", "state": "held", "waits": True, "decisions": [],
-                "records": {"read": 40, "kept": 38, "quarantined": 2},
-                "parts": [{"file": "day-07.jsonl", "line": 1, "next_line": None, "sha256": "ab"}],
-                "reasons": ["9 of 38 rewards differ"],
-                "checks": [{"check": "rewards", "severity": "severe", "sentence": "9 of 38 rewards differ", "examples": []}],
-            }
-        ],
-        "totals": {"read": 40, "held": 40},
-    },
     "stage keys": {"out": "k", "stages": ["ingest", "curate"]},
     "stage figures": {
         "out": "f", "eval": {"rl": {"held_out": 0.5}}, "gate": {"verdict": "refused", "difference": 0.01},

@@ -29,6 +29,7 @@ GROUPS = {
     "readers": "reader",
     "sources": "source",
     "stages": "section",
+    "screens": "screen",
 }
 
 

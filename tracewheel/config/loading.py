@@ -18,8 +18,9 @@ from tracewheel.config.base import Strict
 from tracewheel.config.history import removed, without_removed
 from tracewheel.config.ingest import IngestConfig, ReaderConfig
 from tracewheel.config.profile import RetrainConfig
+from tracewheel.config.wheel_sections import how_to_read
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import how_to_get, naming_nothing
+from tracewheel.core.kind_table import naming_nothing
 from tracewheel.core.run_record import CONFIG_FILE
 
 T = TypeVar("T", bound=Strict)
@@ -177,7 +178,7 @@ def _checked(model: type[T], path: Path, values: dict[str, Any]) -> T:
 def _describe(problem: Any, values: Any, model: type[Strict]) -> str:
     where = ".".join(_keys(problem, values)) or "profile"
     if problem["type"] == "extra_forbidden":
-        if how := how_to_get("section", where):
+        if how := how_to_read(where):
             return f"section {where} is {how}"
         return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where, model)}"
     if problem["type"] in NO_SECTION and isinstance(problem["input"], str | int | float) and _has_kind(where, model):

@@ -229,31 +229,3 @@ class ScheduleConfig(Strict):
     wait_seconds: NotNegative = 43200.0
     notify: tuple[NotifyConfig, ...] = ()
     max_run_seconds: Positive | None = None
-
-
-ScreeningCheck = Literal[
-    "rewards",
-    "replies",
-    "quarantine",
-    "judge",
-    "agent",
-    "duplicates",
-    "future",
-    "new_users",
-    "user",
-    "session",
-    "task",
-    "template",
-    "conversation",
-]
-
-
-class ScreeningConfig(Strict):
-    """Which batch of new traces is held back from training until a person releases it (`tracewheel/operations/screening.py`).
-
-    `hold: false` only says what was found. `off` are checks that
-    are left out.
-    """
-
-    hold: bool = True
-    off: tuple[ScreeningCheck, ...] = ()

@@ -12,7 +12,7 @@ from tracewheel.config.curation import CurationConfig
 from tracewheel.config.evaluation import AimsConfig, ComparisonConfig, EvaluationConfig, GateConfig, RubricConfig, judges_of
 from tracewheel.config.ingest import IngestConfig
 from tracewheel.config.learner import LearnerConfig, PassesConfig, PolicyGradientConfig
-from tracewheel.config.operations import AuditConfig, DoctorConfig, GuardConfig, ScheduleConfig, ScreeningConfig
+from tracewheel.config.operations import AuditConfig, DoctorConfig, GuardConfig, ScheduleConfig
 from tracewheel.config.placement import (
     PlacementConfig,
     ResourcesConfig,
@@ -21,7 +21,7 @@ from tracewheel.config.placement import (
     choose_dtype,
 )
 from tracewheel.config.rollout import EndpointConfig, RolloutConfig, SamplerConfig, TeacherConfig
-from tracewheel.config.wheel_sections import read_wheel_sections
+from tracewheel.config.wheel_sections import read_wheel_sections, stages_among
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.kind_table import OWN_CLASS, give
 from tracewheel.core.tool_formats import AUTO, FORMATS
@@ -234,7 +234,6 @@ class RetrainConfig(Strict):
     placement: PlacementConfig = PlacementConfig()
     resources: ResourcesConfig = ResourcesConfig()
     schedule: ScheduleConfig = ScheduleConfig()
-    screening: ScreeningConfig = ScreeningConfig()
 
     def seconds_for(self, stage: str) -> float | None:
         """The time limit of a stage; None without one."""
@@ -243,8 +242,8 @@ class RetrainConfig(Strict):
 
     @property
     def wheel_sections(self) -> tuple[str, ...]:
-        """Names of the sections that belong to wheels, sorted."""
-        return tuple(sorted(self.model_extra or {}))
+        """Names of the sections that stages of wheels read, sorted."""
+        return stages_among(self.model_extra or {})
 
     @property
     def largest_rank(self) -> int:

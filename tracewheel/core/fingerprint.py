@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
-import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
@@ -18,6 +18,7 @@ from tracewheel.core.kinds import own_classes
 from tracewheel.core.types import SCHEMA_VERSION, content_hash
 
 PACKAGE = Path(__file__).parents[1]
+WHEEL = f"{PACKAGE.name}_"  # begins the name of a wheel's package
 NUMERIC_PACKAGES = (
     "bm25s", "google-re2", "jsonschema", "latex2sympy2_extended", "math-verify", "numpy", "pandas", "peft", "pyarrow",
     "PyStemmer", "sympy", "tokenizers", "torch", "transformers", "trl",
@@ -100,13 +101,13 @@ def code_files(*modules: str) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     waiting, seen = list(modules), set[str]()
-    wheels = {module.partition(".")[0] for module in modules}
+    packages = {module.partition(".")[0] for module in modules}
     while waiting:
         name = waiting.pop()
         if name in seen or name.startswith(NOT_KEYED):
             continue
         seen.add(name)
-        path = _source(name, wheels)
+        path = _source(name, packages)
         if path is not None:
             found[name] = path
             waiting += _source_module(path, path.stat().st_mtime_ns, name).imported
@@ -231,10 +232,11 @@ def _source_module(path: Path, changed: int, name: str) -> _SourceModule:
 
 
 def _home(module: str) -> str:
-    """The module that holds a public name, as `tracewheel.NAME`; any other module as it is."""
-    public = sys.modules[__name__.partition(".")[0]].PUBLIC
+    """The module that holds a public name of Tracewheel or of a wheel, as `tracewheel.NAME`; any other module as it is."""
     package, _, name = module.partition(".")
-    return next((home for home, names in public.items() if name in names), module) if package == PACKAGE.name else module
+    ours = package == PACKAGE.name or (package.startswith(WHEEL) and importlib.util.find_spec(package) is not None)
+    public = getattr(importlib.import_module(package), "PUBLIC", {}) if ours else {}
+    return next((home for home, names in public.items() if isinstance(names, tuple) and name in names), module)
 
 
 def drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -244,10 +246,10 @@ def drop_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.Async
         del node.body[0]
 
 
-def _source(module: str, wheels: Set[str]) -> Path | None:
-    """The source of a module of Tracewheel or of one of these wheels; None for other modules, and for Tracewheel's door."""
+def _source(module: str, packages: Set[str]) -> Path | None:
+    """The source of a module of Tracewheel, of a wheel or of these packages; None for others, and for Tracewheel's door."""
     parts = module.split(".")
-    if parts[0] in wheels - {PACKAGE.name}:
+    if parts[0].startswith(WHEEL) or parts[0] in packages - {PACKAGE.name}:
         return _own_source(module)
     if parts[0] != PACKAGE.name or len(parts) == 1:
         return None

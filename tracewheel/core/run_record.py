@@ -179,6 +179,11 @@ class RunRecord:
         return found
 
     @property
+    def made_again(self) -> bool:
+        """Whether it makes a finished run again."""
+        return (self.path / LINEAGE_FILE).is_file() and "made_again" in self.lineage
+
+    @property
     def snapshot(self) -> dict[str, Any] | None:
         """What the run reads of the logs, and `settings`, the hash of its settings; None for a run of an earlier version."""
         path = self.path / SNAPSHOT_FILE

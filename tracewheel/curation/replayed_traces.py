@@ -25,6 +25,7 @@ from tracewheel.curation.trace_results import Work, trace_results, with_overlaps
 from tracewheel.curation.versions import Versions, todays
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.environments.recorded.traces import recorded_episodes
+from tracewheel.traces.ingested_folder import TRACES_FOLDER
 from tracewheel.traces.readers.conversation import history_hashes
 
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ LONG_COLUMNS = ("messages", "tools", "breakdown")  # in the file only
 COLUMNS = ["id", "session", "user", "format", "messages", "outcome"]
 ROWS_AT_ONCE = 2000
 
-LOGGED = ("id", "user", "session", "task", "created", "format", "outcome", "source_file", "source_line")
 REPLAYED = ("task_id", "fingerprint", "success", "reward_drift", "observation_drift", "dropped", "unscored", "failure")
-PROVES_NOTHING = "a recorded environment proves no outcome"
+UNPROVEN = {**dict.fromkeys(REPLAYED), "dropped": "a recorded environment proves no outcome"}
 
 
 class Means(NamedTuple):
@@ -279,44 +279,42 @@ def _rows_of_requests(file: Path) -> Iterator[dict[str, Any]]:
             yield from batch.filter(pyarrow.compute.equal(batch.column("format"), REQUESTS)).to_pylist()
 
 
-def replayed_outcomes(
-    parts: Collection[Path],
+def replayed_rows(
+    ingested: Path,
     config: CurateSections,
     reuse: Path | None = None,
     say: Callable[[str], None] = silent,
     of: Callable[[pyarrow.Table], Sequence[bool]] | None = None,
-) -> pandas.DataFrame:
-    """Replay the traces of some parts of traces.parquet.
+) -> Iterator[dict[str, Any]]:
+    """Replay the traces of an ingested folder.
 
     The results are kept in `reuse`, so the curation that follows with the same folder and settings does not replay these
     traces again. Longer versions of a conversation do not replace shorter ones here, as they do in a curation.
 
     Args:
-        parts: Parquet files of traces, such as the new part of an ingested folder.
+        ingested: What `ingest` wrote.
         config: `environment` and `curation` are used.
         reuse: The store's folder of results (`Store.reuse`).
         say: Takes a sentence about what is reused, and what is not.
         of: Which traces of a table are meant; by default all.
 
-    Returns:
-        [N] rows in the order of the parts, with `LOGGED` (`outcome` is the logged reward, NaN without one) and `REPLAYED`
-        (`success` is the verified one, NaN where it is unscored, `unscored` says why; `reward_drift`: both known, but
-        different; `observation_drift`: a tool replied otherwise than in the log; `dropped`: why the trace gives no episode,
-        or ""). In a recorded environment, which proves nothing, all traces are `dropped`.
+    Yields:
+        Each trace as it is stored, with `REPLAYED` (`success` is the verified outcome, NaN where it is unscored, `unscored`
+        says why; `reward_drift`: it is not the logged one; `observation_drift`: a tool replied otherwise than in the log;
+        `dropped`: why the trace gives no episode, or ""). In a recorded environment, which proves nothing, all are `dropped`.
     """
-    if config.environment.kind.startswith(RECORDED):
-        return _frame([_logged(batch) for batch in selected(parts, of)]).assign(dropped=PROVES_NOTHING)
-    with EarlierResults.opened(reuse, config, say) as kept:
-        try:
-            return _outcomes(selected(parts, of), config, kept)
-        except NotRepeatable as error:
-            assert kept is not None
-            kept.distrust(str(error))
-    return _outcomes(selected(parts, of), config, None)
+    parts, at = sorted((ingested / TRACES_FOLDER).glob("*.parquet")), 0
+    outcomes = None if config.environment.kind.startswith(RECORDED) else _outcomes(parts, of, config, reuse, say)
+    for table in _selected(parts, of):
+        rows = table.to_pandas()
+        own = UNPROVEN if outcomes is None else outcomes.iloc[at : at + len(rows)].set_axis(rows.index)
+        at += len(rows)
+        for row in rows.assign(**{name: own[name] for name in REPLAYED}).to_dict("records"):
+            yield {str(name): value for name, value in row.items()}
 
 
-def selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[bool]] | None) -> Iterator[pyarrow.Table]:
-    """The traces that are meant, some thousands at once, in the order of the parts; see `replayed_outcomes`."""
+def _selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[bool]] | None) -> Iterator[pyarrow.Table]:
+    """The traces that are meant, some thousands at once."""
     import pyarrow
 
     for part in parts:
@@ -327,25 +325,30 @@ def selected(parts: Collection[Path], of: Callable[[pyarrow.Table], Sequence[boo
                 yield wanted
 
 
-def _outcomes(tables: Iterator[pyarrow.Table], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
-    benchmarks = config.curation.decontamination.benchmarks
-    index = BenchmarkIndex.read(benchmarks) if kept and benchmarks else None
-    batches = ((table, None) for table in tables)
-    found = with_results(batches, (config.environment.spec, index), Means(reuse=kept))
-    frames = [_logged(batch).assign(**results.select(list(REPLAYED)).to_pandas()) for batch, _, results in found]
-    if kept:
-        kept.keep(whole=False)
-    return _frame(frames)
+def _outcomes(
+    parts: Collection[Path],
+    of: Callable[[pyarrow.Table], Sequence[bool]] | None,
+    config: CurateSections,
+    reuse: Path | None,
+    say: Callable[[str], None],
+) -> pandas.DataFrame:
+    """[N] rows with `REPLAYED`, of the traces that are meant."""
+    with EarlierResults.opened(reuse, config, say) as kept:
+        try:
+            return _made(_selected(parts, of), config, kept)
+        except NotRepeatable as error:
+            assert kept is not None
+            kept.distrust(str(error))
+    return _made(_selected(parts, of), config, None)
 
 
-def _logged(batch: pyarrow.Table) -> pandas.DataFrame:
-    return batch.select([name for name in LOGGED if name in batch.column_names]).to_pandas().reindex(columns=list(LOGGED))
-
-
-def _frame(parts: list[pandas.DataFrame]) -> pandas.DataFrame:
+def _made(tables: Iterator[pyarrow.Table], config: CurateSections, kept: EarlierResults | None) -> pandas.DataFrame:
     import pandas
 
-    columns = [*LOGGED, *REPLAYED]
-    return pandas.concat(
-        [part.reindex(columns=columns) for part in parts] or [pandas.DataFrame(columns=columns)], ignore_index=True
-    )
+    benchmarks = config.curation.decontamination.benchmarks
+    index = BenchmarkIndex.read(benchmarks) if kept and benchmarks else None
+    found = with_results(((table, None) for table in tables), (config.environment.spec, index), Means(reuse=kept))
+    frames = [results.select(list(REPLAYED)).to_pandas() for _, _, results in found]
+    if kept:
+        kept.keep(whole=False)
+    return pandas.concat(frames or [pandas.DataFrame(columns=list(REPLAYED))], ignore_index=True)

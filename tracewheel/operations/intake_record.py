@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tracewheel.core.files import read_json
-from tracewheel.operations.batches import HELD, Batch, Batches
+from tracewheel.operations.batches import Batch, held_batches
 
 INTAKE_FILE = "intake.json"
 COUNTS = ("read", "kept", "duplicates", "quarantined")
 
 
-def intake_of(report: Mapping[str, Any], examples: Mapping[str, str], batches: Batches) -> dict[str, Any]:
+def intake_of(report: Mapping[str, Any], examples: Mapping[str, str], batches: Iterable[Batch]) -> dict[str, Any]:
     """The record, as `intake.json` of a run has it.
 
     Args:
         report: The report of the ingest.
         examples: Of the frequent reasons of the quarantine, the first place.
-        batches: The batches of the work folder.
+        batches: The batches that are held.
     """
-    held = [_short(batch) for batch in batches.all() if batch.state == HELD]
+    held = [_short(batch) for batch in batches]
     counts = {name: report[name] for name in COUNTS}
     out = sum(batch["records"] for batch in held)
     return {
@@ -46,7 +46,7 @@ def read_intake(record: Path, work_dir: Path) -> dict[str, Any] | None:
     if path is None:
         return None
     intake: dict[str, Any] = read_json(path)
-    now = {batch.id: _short(batch) for batch in Batches(work_dir).all() if batch.state == HELD}
+    now = {batch.id: _short(batch) for batch in held_batches(work_dir)}
     return {**intake, "batches": [now.get(batch["id"], {**batch, "waits": False}) for batch in intake["batches"]]}
 
 
@@ -83,7 +83,7 @@ def _short(batch: Batch) -> dict[str, Any]:
     return {
         "id": batch.id,
         "when": batch.when,
-        "records": batch.profile.read,
+        "records": batch.records["read"],
         "waits": batch.waits,
-        "reasons": [result.sentence for result in batch.reasons] or [batch.decisions[-1].why],
+        "reasons": [check["sentence"] for check in batch.reasons] or [batch.decisions[-1]["why"]],
     }

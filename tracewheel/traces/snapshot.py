@@ -149,10 +149,6 @@ class Snapshot:
         """What its traces are of, wherever it lies."""
         return frozenset(content_of(part) for log in self.files for part in log.slices)
 
-    def without(self, held: Collection[str]) -> Snapshot:
-        """The snapshot without the slices that have these SHA-256, which are listed as held; it continues no ingest."""
-        return replace(self, files=tuple(_without(log, held) for log in self.files), earlier=None, links=None)
-
     def after(self, earlier: Earlier | None, contents: Collection[Content] = ()) -> Snapshot:
         """The snapshot as continued from an ingest that has read these slices."""
         files = [replace(log, new=tuple(part for part in log.slices if content_of(part) not in contents)) for log in self.files]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.commands.batches import held_rows
 from flows.commands.command import Command
 from flows.console.arguments import profile_of, profile_options, profile_words
 from flows.console.look import Card, Grid, number, percent
@@ -23,7 +22,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.run_record import find_runs
     from tracewheel.core.run_state import describe
     from tracewheel.core.store import Store
-    from tracewheel.operations.batches import HELD, Batches
+    from tracewheel.operations.batches import held_batches
 
     runs = []
     held = Store(Path(config.work_dir) / "store").is_held()
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "candidate": waiting_candidate(config.work_dir),
         "decision": last_decision(config.work_dir),
         "waiting": len(waiting_runs(config.work_dir)),
-        "held_batches": [batch.to_record() for batch in Batches(config.work_dir).all() if batch.state == HELD],
+        "held_batches": [batch.to_record() for batch in held_batches(config.work_dir)],
     }
 
 
@@ -69,11 +68,13 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         rows.append(("candidate", f"of run {line['run']}, {line.get('why', 'not played on fresh tasks yet')}"))
     if waiting := result.get("waiting"):
         rows.append(("for MLflow", f"{number(waiting)} runs wait; tracewheel runs sync {profile} delivers them"))
+    for batch in result.get("held_batches", ()):
+        rows.append((f"held {batch['id']}", f"{batch['records']['read']} records of {batch['of']}: {batch['why']}"))
     done, running = runs and runs[0]["report"], runs and runs[0]["state"] == RUNNING
     next = f"tracewheel doctor {profile} --run {runs[0]['run_id']}" if done else f"tracewheel retrain {profile}"
     return Card(
         f"{number(len(runs))} runs, the last started first" if runs else "No runs yet",
-        [*rows, *held_rows(result)],
+        rows,
         [Grid(("run", "started", "verdict", "success after RL"), table)] if runs else (),
         result["note"],
         next=[] if running else [next],

@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel_graders.judges.attacks import attack_in
 
-TABLE = Path(__file__).parents[3] / "tests/tracewheel/chat/injection/cases.jsonl"
+TABLE = Path(__file__).parents[3] / "plugins/screening/tests/cases.jsonl"
 CASES = [json.loads(line) for line in TABLE.read_text().splitlines()]
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tracewheel.chat.injection.screen import MARK
 from tracewheel.config import RubricConfig, ScoreSections
 from tracewheel.core.errors import ConfigError
 from tracewheel.core.files import write_records
+from tracewheel.core.fingerprint import code_files
 from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Task, Trajectory
@@ -26,6 +26,7 @@ from tracewheel_graders.judges.attacks import NOTHING, Suspected, attack_in, scr
 from tracewheel_graders.judges.criteria import Criterion
 from tracewheel_graders.judges.journal import JudgeJournal
 from tracewheel_graders.judges.marks import Mark, join_marks, read_marks
+from tracewheel_screening import MARK
 
 CASES = json.loads((Path(__file__).parent / "attacks.json").read_text())
 TASK = Task("t1", "refund_desk", "refund", 1, "Please refund the kettle.", {}, {}, "verdict", "t1")
@@ -391,3 +392,9 @@ def test_a_judge_that_only_data_names_is_not_made():
         args["models"][0]["model"] = model
         with pytest.raises(ConfigError, match="name it"):
             make_verifier(kind_text("judge", args))
+
+
+def test_the_code_of_a_judge_is_that_of_the_screen_too():
+    """Another wheel's: a run with another screen is another run."""
+    files = code_files("tracewheel_graders.judges.judge")
+    assert {"tracewheel_screening.injection.rules", "tracewheel_screening.injection.screen"} <= files.keys()

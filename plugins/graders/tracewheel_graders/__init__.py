@@ -6,14 +6,14 @@ import importlib
 from typing import Any
 
 PUBLIC = {
-    "JudgeFailure": "tracewheel_graders.judges.asking",
-    "JudgeSettings": "tracewheel_graders.judges.criteria",
-    "ask_about": "tracewheel_graders.judges.asking",
+    "tracewheel_graders.judges.asking": ("JudgeFailure", "ask_about"),
+    "tracewheel_graders.judges.criteria": ("JudgeSettings",),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Imported on first use: the command line's help needs none of them."""
-    if name not in PUBLIC:
+    module = next((module for module, names in PUBLIC.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module 'tracewheel_graders' has no attribute '{name}'")
-    return getattr(importlib.import_module(PUBLIC[name]), name)
+    return getattr(importlib.import_module(module), name)

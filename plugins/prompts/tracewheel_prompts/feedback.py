@@ -17,9 +17,9 @@ from tracewheel import (
     open_environment,
     play_calls,
     success_of,
-    without,
 )
 from tracewheel_prompts.prompt import cut
+from tracewheel_screening import without
 
 Record = dict[str, Any]
 LONGEST_REPLY, LONGEST_VALUE, MOST_CALLS, MOST_DIFFERENCES = 300, 120, 30, 12

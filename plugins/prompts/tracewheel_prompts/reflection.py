@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracewheel import (
-    CHAT_TOKENS,
     BudgetReached,
     InfrastructureError,
     InputError,
@@ -17,6 +16,7 @@ from tracewheel import (
 from tracewheel_prompts.journal import Journal
 from tracewheel_prompts.prompt import SYSTEM, TOOL
 from tracewheel_prompts.settings import PromptSettings
+from tracewheel_screening import CHAT_TOKENS
 
 TEMPLATE = """An agent works with tools. Below is {what}, and then what it did on a few tasks, with feedback.
 

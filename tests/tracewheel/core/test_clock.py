@@ -10,7 +10,6 @@ from tracewheel.core import clock
 ROOT = Path(__file__).parents[3]
 # What a person does, and what watches files and a server as they are now: nothing that a backtest replays.
 OF_THE_PRESENT = {
-    "flows/commands/batches.py",
     "flows/deploy/triggers.py",
     "flows/deploy/turns.py",
     "tasks/afterwards/reproduction.py",

@@ -14,7 +14,7 @@ from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.difficulty import KeptPassCounts
-from tracewheel.curation.replayed_traces import replayed_outcomes
+from tracewheel.curation.replayed_traces import replayed_rows
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.demo.deployed_logs import log_line
 from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record
@@ -238,14 +238,15 @@ def test_an_environment_that_replies_otherwise_than_before_is_found_and_never_re
 
 
 def test_the_outcomes_of_a_part_are_those_of_the_curation_which_then_reuses_them(nights):
-    part = nights.folder / "ingested" / "traces.parquet" / "part-00000.parquet"
-    outcomes = replayed_outcomes([part], profile(), nights.folder / "reuse")
-    assert outcomes["id"].tolist() == rows_of(part)["id"].tolist()
+    ingested = nights.folder / "ingested"
+    outcomes = pandas.DataFrame(replayed_rows(ingested, profile(), nights.folder / "reuse"))
+    assert outcomes["id"].tolist() == rows_of(ingested / "traces.parquet" / "part-00000.parquet")["id"].tolist()
     assert outcomes["dropped"].eq("").all()
     differs = (outcomes["outcome"] - outcomes["success"]).abs() > 1e-6
     assert differs.tolist() == outcomes["reward_drift"].tolist()
     assert reused(nights.curate(compare=False)) == [72, 0, 0, 24]
     episodes = pandas.read_parquet(nights.folder / "curated" / "episodes.parquet").set_index("trace_id")["success"]
     assert outcomes.set_index("id").loc[episodes.index, "success"].equals(episodes)
-    recorded = replayed_outcomes([part], profile("recorded:somewhere"))
-    assert set(recorded["dropped"]) == {"a recorded environment proves no outcome"}
+    recorded = list(replayed_rows(ingested, profile("recorded:somewhere")))
+    assert {row["dropped"] for row in recorded} == {"a recorded environment proves no outcome"}
+    assert len(recorded) == len(outcomes)

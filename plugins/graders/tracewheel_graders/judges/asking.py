@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from tracewheel import CHAT_TOKENS, INVISIBLE, InfrastructureError, content_hash
+from tracewheel import InfrastructureError, content_hash
 from tracewheel_graders.judges.criteria import JudgeModel, JudgeSettings, Limits
+from tracewheel_screening import CHAT_TOKENS, INVISIBLE
 
 Verdict = TypeVar("Verdict")
 

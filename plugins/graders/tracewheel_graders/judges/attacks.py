@@ -1,6 +1,6 @@
 """What a judge sees of an episode in which a text may be written for it: the episode without that text.
 
-The screen (`tracewheel.chat.injection`) finds what is blunt. It is not the defence against persuasion: that is the prompt, the
+The screen (the wheel `screening`) finds what is blunt. It is not the defence against persuasion: that is the prompt, the
 ensemble and the calibration. A suspicion costs no reward: the rest is judged, and where nothing is left a person decides.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracewheel import MARK, Episode, fresh_copy, parse_json, suspicions, without
+from tracewheel import Episode, fresh_copy, parse_json
 from tracewheel_graders.judges.asking import JudgeFailure, plain
+from tracewheel_screening import MARK, suspicions, without
 
 NOTHING = "[no answer]"  # what a judge sees of an agent that says nothing, be it a blank or a master key
 MASTER_KEYS = {

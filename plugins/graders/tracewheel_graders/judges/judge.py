@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tracewheel import MARK, Episode, Task, Verdict, content_hash
+from tracewheel import Episode, Task, Verdict, content_hash
 from tracewheel_graders.judges.asking import (
     Asker,
     JudgeFailure,
@@ -30,6 +30,7 @@ from tracewheel_graders.judges.marks import (
     read_marks,
     written_schema,
 )
+from tracewheel_screening import MARK
 
 RULES = f"""You mark the work of an AI agent by given criteria.
 

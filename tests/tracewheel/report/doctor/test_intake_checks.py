@@ -2,32 +2,41 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from tracewheel.operations.batch_profile import BatchProfile
-from tracewheel.operations.batches import HELD, RELEASED, Batches, LogPart
+from tracewheel.operations.batches import held_batches as held_in
 from tracewheel.operations.intake_record import INTAKE_FILE, intake_of, read_intake, sentences
-from tracewheel.operations.screening import Suspicion
 from tracewheel.report.doctor import RunRecords
 from tracewheel.report.doctor.checks.intake import held_batches, unread_logs
 
-NOW = datetime(2026, 11, 23, tzinfo=UTC)
-WHY = Suspicion("judge", "held", "2 of 70 traces hold instructions to the trainer or judge (3%)")
+WHY = {"check": "judge", "severity": "held", "sentence": "2 of 70 traces hold instructions to the trainer or judge (3%)"}
+BATCH = {
+    "id": "b1",
+    "parts": [{"file": "log.jsonl", "line": 1, "next_line": 71, "sha256": "a" * 64}],
+    "profile": {"read": 70, "kept": 70, "duplicates": 0, "quarantined": 0},
+    "checks": [WHY],
+}
 REPORT = {"read": 801, "kept": 630, "duplicates": 8, "quarantined": 163, "by_reason": {"unknown format": 163}}
+
+
+def decide(work_dir, state, who):
+    """Add a decision to the ledger."""
+    ledger = work_dir / "batches" / "ledger.json"
+    ledger.parent.mkdir(exist_ok=True)
+    rows = json.loads(ledger.read_text()) if ledger.is_file() else []
+    decision = {"batch": "b1", "state": state, "when": "2026-11-23T00:00:00+00:00", "who": who, "why": "judge"}
+    ledger.write_text(json.dumps([*rows, decision]))
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A work folder with a held batch, and the folder of a run that left it out."""
-    batches = Batches(tmp_path)
-    part = LogPart("log.jsonl", 1, 71, "a" * 64)
-    decision = {"state": HELD, "why": "judge", "when": NOW.isoformat(), "run": "r"}
-    batches.add([part], BatchProfile(read=70, kept=70), [WHY], decision)
+    decide(tmp_path, "held", "screening")
+    (tmp_path / "batches" / "b1.json").write_text(json.dumps(BATCH))
     run = tmp_path / "0123"
     run.mkdir()
-    (run / INTAKE_FILE).write_text(json.dumps(intake_of(REPORT, {"unknown format": "new.jsonl:1"}, batches)))
+    (run / INTAKE_FILE).write_text(json.dumps(intake_of(REPORT, {"unknown format": "new.jsonl:1"}, held_in(tmp_path))))
     return tmp_path
 
 
@@ -38,12 +47,11 @@ def records(config, folder):
 def test_a_held_batch_is_severe_until_a_person_has_decided(config, folder):
     finding = held_batches(records(config, folder))
     assert finding.severity == "severe"
-    assert finding.evidence["why"] == [WHY.sentence]
+    assert finding.evidence["why"] == [WHY["sentence"]]
     assert "tracewheel batches" in finding.advice
-    name = Batches(folder).all()[0].id
-    Batches(folder).decide(name, HELD, "stays out", NOW)
+    decide(folder, "held", "ada")
     assert held_batches(records(config, folder)).severity == "healthy"
-    Batches(folder).decide(name, RELEASED, "fine after all", NOW)
+    decide(folder, "released", "ada")
     assert held_batches(records(config, folder)).severity == "healthy"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tracewheel.chat.injection.screen import MARK, suspicions, without
+from tracewheel_screening.injection.screen import MARK, suspicions, without
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text().splitlines()]
 LANGUAGES = {"en", "de", "fr", "es", "ru", "zh"}

@@ -6,14 +6,19 @@ from datetime import UTC, datetime
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.operations.batch_profile import BatchProfile
-from tracewheel.operations.batches import HELD, RELEASED, Batches, LogPart
+from tracewheel.operations.batches import LogPart, held_slices
+from tracewheel_screening.batch_profile import BatchProfile
+from tracewheel_screening.batches import HELD, RELEASED, Batches
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def decision(state):
     return {"state": state, "why": "test", "when": NOW.isoformat(), "run": "r1"}
+
+
+def ledger(batches):
+    return json.loads((batches.folder / "ledger.json").read_text())
 
 
 @pytest.fixture
@@ -33,14 +38,14 @@ def test_no_record_is_lost_whatever_is_decided(batches):
 
     first, second = batches.all()
     assert total() == {"read": 20, "kept": 7, "duplicates": 1, "quarantined": 2, "held": 10}
-    assert batches.held() == {"2" * 64}
+    assert held_slices(batches.work_dir) == {"2" * 64}
     batches.decide(second.id, RELEASED, "it is fine", NOW)
     assert total()["held"] == 0
-    assert batches.held() == frozenset()
+    assert held_slices(batches.work_dir) == frozenset()
     batches.decide(first.id, HELD, "it was not", NOW)
     assert total()["kept"] == 7
-    assert batches.held() == {"1" * 64}
-    assert [(row.batch, row.state) for row in batches.ledger()] == [
+    assert held_slices(batches.work_dir) == {"1" * 64}
+    assert [(row["batch"], row["state"]) for row in ledger(batches)] == [
         (first.id, "accepted"),
         (second.id, "held"),
         (second.id, "released"),
@@ -64,14 +69,14 @@ def test_the_same_slices_are_the_same_batch(batches):
     part = LogPart("log.jsonl", 11, 21, "2" * 64)
     again = batches.add([part], BatchProfile(read=10, kept=10), [], decision("accepted"))
     assert again.state == "held"
-    assert len(batches.ledger()) == 2
+    assert len(ledger(batches)) == 2
 
 
 def test_a_damaged_ledger_is_named_with_the_way_out(batches):
     path = batches.folder / "ledger.json"
     path.write_text(json.dumps([{"batch": "a"}]))
     with pytest.raises(DataError, match=r"ledger\.json: not a list of decisions"):
-        batches.held()
+        held_slices(batches.work_dir)
     path.write_text("[{")
     with pytest.raises(DataError, match=r"ledger\.json: not JSON"):
-        batches.held()
+        held_slices(batches.work_dir)

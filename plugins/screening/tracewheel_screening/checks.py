@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tracewheel.config.operations import ScreeningConfig
-from tracewheel.operations.batch_profile import KINDS, NAME_LENGTH, BatchProfile, short_hash
+from tracewheel_screening.batch_profile import KINDS, NAME_LENGTH, BatchProfile, short_hash
+from tracewheel_screening.settings import ScreeningSettings
 
 NIGHTS = 365
 FALSE_ALARMS = 1.0  # honest batches a year that all tests together may hold
@@ -100,7 +100,7 @@ FUTURE_SHARE = 0.05
 
 
 def screen(
-    batch: BatchProfile, accepted: Sequence[BatchProfile], config: ScreeningConfig, since_release: int | None = None
+    batch: BatchProfile, accepted: Sequence[BatchProfile], config: ScreeningSettings, since_release: int | None = None
 ) -> list[Suspicion]:
     """All checks of a batch.
 

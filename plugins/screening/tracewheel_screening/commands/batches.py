@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.console.arguments import profile_of, profile_options, profile_words
-from flows.console.look import Block, Card, Grid, number
-from tracewheel.core.errors import DataError
+from tracewheel import Block, Card, Command, DataError, Grid, profile_of, profile_options, profile_words
+
+if TYPE_CHECKING:
+    from tracewheel import RetrainConfig
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         DataError: there is no such batch, or no reason is given for a decision.
     """
     config = profile_of(options, prefect=True)
-    from tracewheel.operations.batches import HELD, RELEASED, Batches
+    from tracewheel_screening.batches import HELD, RELEASED, Batches
 
     folder = Batches(config.work_dir)
     now = datetime.now(UTC)
@@ -47,19 +47,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return {"batches": [batch.to_record() for batch in folder.all()], "totals": folder.totals()}
 
 
-def learnt_from(config: Any, slices: set[str]) -> dict[str, Any]:
+def learnt_from(config: RetrainConfig, slices: set[str]) -> dict[str, Any]:
     """The runs that read any of these slices and came to an end, and the champion if it is of one of them."""
-    from tasks.tracking.registry import find_champion
-    from tracewheel.core.files import read_json
-    from tracewheel.core.run_record import SNAPSHOT_FILE, find_runs
+    from tracewheel import find_champion, find_runs
 
     runs = []
     for record in find_runs(Path(config.work_dir)):
-        path = record.path / SNAPSHOT_FILE
-        if record.summary is None or not path.is_file():
+        snapshot = record.snapshot
+        if record.summary is None or snapshot is None:
             continue
-        read = {part["sha256"] for log in read_json(path)["files"] for part in log["slices"]}
-        if read & slices:
+        if slices & {part["sha256"] for log in snapshot["files"] for part in log["slices"]}:
             runs.append(record.run_id)
     champion = find_champion(config)[0] if runs else None
     version = champion.version if champion and champion.run_id in runs else None
@@ -76,9 +73,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             batch["id"],
             batch["when"][:16].replace("T", " "),
             batch["state"],
-            number(batch["records"]["read"]),
-            _files(batch),
-            _why(batch),
+            f"{batch['records']['read']:,}",
+            batch["of"],
+            batch["why"],
         )
         for batch in result["batches"]
     ]
@@ -86,26 +83,22 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     waiting = [batch for batch in held if batch["waits"]]
     totals = result["totals"]
     return Card(
-        f"{number(len(rows))} batches, {number(len(held))} held" if rows else "No batches yet",
-        [("records", ", ".join(f"{number(count)} {name}" for name, count in totals.items()))] if rows else (),
+        f"{len(rows):,} batches, {len(held):,} held" if rows else "No batches yet",
+        [("records", _counts(totals))] if rows else (),
         [Grid(("batch", "screened (UTC)", "state", "records", "of", "reasons"), rows)] if rows else (),
-        f"{number(len(waiting))} held batches wait for a decision" if waiting else "",
+        f"{len(waiting):,} held batches wait for a decision" if waiting else "",
         "warning" if waiting else "good",
         [f"{command} --show {waiting[-1]['id']}"] if waiting else [],
     )
 
 
-def held_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The held batches as rows of the card of `tracewheel runs status`."""
-    held = result.get("held_batches", ())
-    return [(f"held {it['id']}", f"{it['records']['read']} records of {_files(it)}: {_why(it)}") for it in held]
-
-
 def _one(options: argparse.Namespace, result: Mapping[str, Any], command: str) -> Card:
+    from tracewheel import LogPart
+
     batch = result["batch"]
     rows = [
-        ("of", ", ".join(_shown(part) for part in batch["parts"])),
-        ("records", ", ".join(f"{number(count)} {name}" for name, count in batch["records"].items())),
+        ("of", ", ".join(LogPart(**part).shown for part in batch["parts"])),
+        ("records", _counts(batch["records"])),
     ]
     rows += [("decided", f"{it['when']}: {it['state']} by {it['who']}, {it['why']}") for it in batch["decisions"]]
     learnt = result.get("learnt_from_it", {"runs": []})
@@ -133,19 +126,8 @@ def _one(options: argparse.Namespace, result: Mapping[str, Any], command: str) -
     )
 
 
-def _files(batch: Mapping[str, Any]) -> str:
-    shown = [_shown(part) for part in batch["parts"]]
-    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if shown[2:] else "")
-
-
-def _shown(part: Mapping[str, Any]) -> str:
-    from tracewheel.operations.batches import LogPart
-
-    return LogPart(**part).shown
-
-
-def _why(batch: Mapping[str, Any]) -> str:
-    return "; ".join(batch["reasons"]) or batch["decisions"][-1]["why"]
+def _counts(records: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in records.items())
 
 
 COMMAND = Command("batches", "the batches of new logs: which are held, why; let one in", add_options, run, card)

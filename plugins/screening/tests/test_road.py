@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from flows.screening import screened
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
 from tasks.records.decisions import nothing_new
-from tasks.records.screening import screened
 from tasks.stages.curate import curate_tasks
 from tasks.stages.ingest import ingest_traces
 from tracewheel.config import load_config
 from tracewheel.core.errors import DoubtfulData
 from tracewheel.curation.replay import replay_trace
-from tracewheel.operations.batches import HELD, RELEASED, Batches
+from tracewheel_screening.batches import HELD, RELEASED, Batches
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = (ROOT / "data/traces/workspace.jsonl").read_bytes().splitlines(keepends=True)
 
 
@@ -111,7 +111,7 @@ def test_honest_nights_are_accepted_and_nothing_is_read_twice(work):
     work.append(LINES[150:220])
     assert work.start().record.run_id != first
     assert [batch.state for batch in work.batches.all()] == ["accepted", "accepted"]
-    assert work.last.profile.read == 70
+    assert work.last.records["read"] == 70
     assert work.batches.totals() == {
         **{name: work.traces[name] for name in ("read", "kept", "duplicates", "quarantined")},
         "held": 0,
@@ -125,7 +125,7 @@ def test_honest_nights_are_accepted_and_nothing_is_read_twice(work):
 def test_poison_is_held(work, change, every, check):
     work.append(poisoned(LINES[150:220], change, every))
     work.start()
-    assert (work.last.state, [result.check for result in work.last.reasons]) == (HELD, [check])
+    assert (work.last.state, [check["check"] for check in work.last.reasons]) == (HELD, [check])
 
 
 def test_a_held_batch_is_left_out_and_let_in_by_a_person(work):
@@ -133,12 +133,12 @@ def test_a_held_batch_is_left_out_and_let_in_by_a_person(work):
     work.append(poisoned(LINES[150:220], instruct, 60))
     assert work.start().record.run_id == before  # as if the night had not been
     held = work.last
-    assert (held.state, [result.check for result in held.reasons]) == (HELD, ["judge"])
+    assert (held.state, [check["check"] for check in held.reasons]) == (HELD, ["judge"])
     assert any(f"batch {held.id} is HELD" in line for line in work.said.said)
     assert any("as log.jsonl:151: message 2 (user), asks for a score" in line for line in work.said.said)
     totals = work.batches.totals()
     assert totals["read"] == totals["kept"] + totals["duplicates"] + totals["quarantined"] + totals["held"]
-    assert totals["held"] == held.profile.read
+    assert totals["held"] == held.records["read"]
     assert totals["read"] - totals["held"] == work.traces["read"]
 
     work.append(LINES[220:280])  # the next night is as any other
@@ -159,7 +159,7 @@ def test_a_night_of_which_all_is_held_says_so_and_how_to_let_it_in(work):
     assert nothing_new(work.start()) == f"no new traces since run {work.run.record.run_id}, which is complete"
     work.append(poisoned(LINES[150:220], instruct, 60))
     said = nothing_new(work.start())
-    assert f"; batch {work.last.id} of {work.last.profile.read} records is held (judge): see it with" in said
+    assert f"; batch {work.last.id} of {work.last.records['read']} records is held (judge): see it with" in said
     assert said.endswith(f"--show {work.last.id}`, let it in with --release {work.last.id} --why TEXT")
     work.batches.decide(work.last.id, HELD, "confirmed", datetime.now(UTC))
     assert "held" not in nothing_new(work.start()), "a person has decided"
@@ -199,7 +199,7 @@ def test_a_night_in_a_format_that_nobody_reads_is_held_and_said(work):
     (work.log.parent / "new.jsonl").write_bytes(b'{"kind": "unheard of", "payload": [1, 2]}\n' * 157)
     work.start()
     assert work.last.state == HELD
-    assert work.last.profile.quarantined == 157
+    assert work.last.records["quarantined"] == 157
     said = "\n".join(work.said.said)
     assert "157 new records of new.jsonl:1-157 are left out" in said
     assert "157 of 157 records are in quarantine (100%)" in said
@@ -212,7 +212,7 @@ def test_a_batch_held_by_hand_is_left_out_of_later_runs(work):
     first, second = work.batches.all()
     work.batches.decide(first.id, HELD, "the agent of that week was broken", datetime.now(UTC))
     work.start()
-    assert work.traces["read"] == second.profile.read
+    assert work.traces["read"] == second.records["read"]
     assert Counter(batch.state for batch in work.batches.all()) == {HELD: 1, "accepted": 1}
     work.batches.decide(second.id, HELD, "and that one", datetime.now(UTC))
     with pytest.raises(DoubtfulData, match="all that there is to learn from is held"):

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from tracewheel.chat.injection.rules import AGENT, JUDGE
-from tracewheel.chat.injection.screen import suspicions
+from tracewheel_screening.injection.rules import AGENT, JUDGE
+from tracewheel_screening.injection.screen import suspicions
 
 __all__ = ["AGENT", "JUDGE", "Instruction", "find_instructions", "read_text"]
 
@@ -135,11 +135,10 @@ class Profiler:
 
     Args:
         now: When the batch is screened, with a time zone.
-        proves: Whether the environment verifies outcomes; a recorded one cannot.
     """
 
-    def __init__(self, now: datetime, *, proves: bool = True) -> None:
-        self._latest, self._proves = now + CLOCK_ERROR, proves
+    def __init__(self, now: datetime) -> None:
+        self._latest = now + CLOCK_ERROR
         self._counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self.profile = BatchProfile()
 
@@ -175,7 +174,7 @@ class Profiler:
         return profile
 
     def _replay(self, row: Mapping[str, Any]) -> None:
-        if not self._proves or row["dropped"]:
+        if row["dropped"]:
             return
         profile = self.profile
         profile.replayed += 1

@@ -1,8 +1,7 @@
 """Finds text that is meant for whoever trains or judges, or against an agent's own instructions, and takes it out.
 
-It is the one screen: of logs (`tracewheel.operations`) and before an LLM judge (the wheel `graders`). A
-suspicion is no proof: who asks decides what follows, and nothing is worth 0 by suspicion alone. It is a first wall; whoever
-words it otherwise gets through.
+It is the one screen: of logs and before an LLM judge (the wheel `graders`). A suspicion is no proof: who asks decides what
+follows, and nothing is worth 0 by suspicion alone. It is a first wall; whoever words it otherwise gets through.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracewheel.chat.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Reading, Rule, normalised, readings
+from tracewheel_screening.injection.rules import JUDGE, PAIRS, RULES, SHAPES, Reading, Rule, normalised, readings
 
 SHOWN = 200
 BEFORE = 6  # how many words a subject stands before its verb at most

@@ -5,9 +5,9 @@ import random
 import pytest
 from scipy.stats import betabinom
 
-from tracewheel.config.operations import ScreeningConfig
-from tracewheel.operations.batch_profile import BatchProfile, short_hash
-from tracewheel.operations.screening import TESTS, beta_of, predictive_tail, reasons, screen
+from tracewheel_screening.batch_profile import BatchProfile, short_hash
+from tracewheel_screening.checks import TESTS, beta_of, predictive_tail, reasons, screen
+from tracewheel_screening.settings import ScreeningSettings
 
 
 def night(seed, records=80, **changed):
@@ -40,7 +40,7 @@ HISTORY = [night(seed) for seed in range(20)]
 
 
 def held(batch, history=HISTORY, **config):
-    return [result.check for result in reasons(screen(batch, history, ScreeningConfig(**config)))]
+    return [result.check for result in reasons(screen(batch, history, ScreeningSettings(**config)))]
 
 
 def test_honest_nights_pass():
@@ -68,7 +68,7 @@ def test_poison_is_held_for_its_reason(changed, check):
 def test_the_first_batch_is_judged_only_by_what_needs_no_history():
     assert held(night(1, disagreeing=40, quarantined=30), []) == []
     assert held(night(1, judge=1, judge_texts={"a": 1}), []) == ["judge"]
-    said = {result.check: result for result in screen(night(1, disagreeing=40), [], ScreeningConfig())}
+    said = {result.check: result for result in screen(night(1, disagreeing=40), [], ScreeningSettings())}
     assert said["rewards"].severity == "said"
     assert "40 of 80" in said["rewards"].sentence
 
@@ -99,15 +99,15 @@ def test_rewards_that_are_flipped_a_little_more_each_night_are_held_before_they_
             break
         history.append(batch)
     assert 5 < number <= 20
-    (found,) = reasons(screen(batch, history, ScreeningConfig()))
+    (found,) = reasons(screen(batch, history, ScreeningSettings()))
     assert found.check == "rewards" and "in the last 14 nights" in found.sentence
 
 
 def test_a_release_begins_the_window_and_its_reference_anew():
     slow = [*HISTORY, *(night(500 + number, disagreeing=flips(number)) for number in range(1, 12))]
     batch = night(600, disagreeing=flips(12))
-    assert [one.check for one in reasons(screen(batch, slow, ScreeningConfig()))] == ["rewards"]
-    assert not reasons(screen(batch, slow, ScreeningConfig(), since_release=3))
+    assert [one.check for one in reasons(screen(batch, slow, ScreeningSettings()))] == ["rewards"]
+    assert not reasons(screen(batch, slow, ScreeningSettings(), since_release=3))
 
 
 def test_a_stranger_with_half_of_the_traffic_is_held_where_somebody_always_had_half():
@@ -122,7 +122,7 @@ def test_a_stranger_with_half_of_the_traffic_is_held_where_somebody_always_had_h
 
 
 def test_the_level_is_the_budget_over_nights_and_tests():
-    results = screen(night(1), HISTORY, ScreeningConfig())
+    results = screen(night(1), HISTORY, ScreeningSettings())
     assert {result.level for result in results if result.p is not None} == {1.0 / (365 * TESTS)}
 
 
