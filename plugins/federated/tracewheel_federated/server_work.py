@@ -170,7 +170,7 @@ class Server:
 
     def _scores(self, start: Adapter, adapters: Mapping[str, Adapter]) -> dict[str, Anomaly]:
         defence = self.settings.defence
-        limits = {"largest": np.inf, "smallest": 0.0, "cosine": -1.0}
+        limits = {"largest": np.inf, "smallest": 0.0, "cosine": np.inf}
         if defence:
             limits = {name: getattr(defence, name) for name in limits}
         found = anomalies(gram([differences(adapter, start) for adapter in adapters.values()]), **limits)
