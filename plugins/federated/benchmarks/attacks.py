@@ -48,6 +48,9 @@ class Attacks:
         self.clients = {name: Client(ClientConfig.load(file)) for name, file in sorted(files.items())}
         self.attacker = max(self.clients)
         self.config = self.clients[self.attacker].config
+        for folder in sorted((study / "server" / "rounds").glob("*-train"))[first - 1 :]:
+            for name in self.clients:  # what the study's houses sent is not trained again
+                shutil.copytree(folder / "answers" / name, self.sent(name, "none", folder), dirs_exist_ok=True)
         self.pool()
 
     def play(self, attack: str, *, defended: bool) -> dict[str, Any]:
@@ -81,7 +84,7 @@ class Attacks:
 
     def answer(self, client: Client, name: str, episodes: str, folder: Path) -> Path:
         """What a house sends for an order; for an equal order it has trained before."""
-        made = self.out / "sent" / name / episodes / digest_of(folder / "global.safetensors")[:16]
+        made = self.sent(name, episodes, folder)
         if not (made / ANSWER).is_file():
             work = made.with_suffix(".work")
             shutil.rmtree(work, ignore_errors=True)
@@ -93,6 +96,10 @@ class Attacks:
             for file in (ADAPTER, ANSWER):
                 shutil.copyfile(work / file, made / file)
         return made
+
+    def sent(self, name: str, episodes: str, folder: Path) -> Path:
+        """Where the answer of a house lies, by its episodes and the global adapter that it trains from."""
+        return self.out / "sent" / name / episodes / digest_of(folder / "global.safetensors")[:16]
 
     def on(self, client: Client, episodes: str) -> Client:
         """A house on its own episodes, or on changed ones."""
