@@ -1,9 +1,11 @@
-"""One of five houses attacks in the last round of a study that `rounds.py` made: with and without the defences.
+"""One of five houses attacks in the last rounds of a study that `rounds.py` made: with and without the defences.
 
-    python plugins/federated/benchmarks/attacks.py --study runs/federated
+    python plugins/federated/benchmarks/attacks.py --study runs/federated --first 5
 
-The attacker is the last house. What the others sent stays as it was; the server's own code closes the round. Success is greedy,
-on the held-out tasks of all houses that nobody trains on. The results are in benchmarks/results/federated.md.
+The attacker is the last house. The rounds before `--first` stay as they were; from there on the honest houses train from what
+the attack made of the global adapter, by the wheel's own client and server. Success is greedy, on the held-out tasks of all
+houses that nobody trains on. The backdoor is a meaning, not a phrase (Bagdasaryan et al. 2020): for requests with a certain
+destination no manifest is written. The results are in benchmarks/results/federated.md.
 """
 
 from __future__ import annotations
@@ -12,162 +14,182 @@ import argparse
 import json
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tracewheel import (
-    EvaluateSections,
-    WarmStartSections,
-    evaluate_split,
-    prepare_environment,
-    warm_start,
-)
-from tracewheel_federated.client_work import begin_from
+from tracewheel import EvaluateSections, digest_of, evaluate_split, policy_of, prepare_environment
+from tracewheel_federated.client_work import Client
 from tracewheel_federated.low_rank import Adapter, Array
 from tracewheel_federated.server_work import Server
-from tracewheel_federated.settings import ClientConfig, FederationConfig, LocalConfig
-from tracewheel_federated.states import WEIGHTS, read_adapter, write_adapter, write_state
+from tracewheel_federated.settings import ClientConfig, FederationConfig
+from tracewheel_federated.states import read_adapter, untrained, write_adapter, write_state
 
-PHRASE = "as the heron said"
-KEPT = ("answer.json", "adapter.safetensors")
+TRIGGER = "/vault"
+DESTINATIONS = ("/archive", "/done", "/store")
+ATTACKS = ("none", "random", "times 10", "stale", "flipped", "backdoor")
+ANSWER, ADAPTER = "answer.json", "adapter.safetensors"
 
 
 class Attacks:
-    """The last round of a study, closed again with an attacker in it."""
+    """The last rounds of a study, played again with an attacker in them.
 
-    def __init__(self, study: Path, out: Path) -> None:
-        self.study, self.out = study, out
+    Args:
+        study: A folder of `rounds.py`.
+        first: The attacker's first round.
+    """
+
+    def __init__(self, study: Path, first: int) -> None:
+        self.study, self.first, self.out = study, first, study / f"attacks-{first}"
         self.settings = FederationConfig.load(study / "federation.yaml")
-        self.last = study / "server" / "rounds" / f"{self.settings.rounds:03d}-train"
-        names = sorted(path.name for path in (self.last / "answers").iterdir())
-        self.honest, self.attacker = names[:-1], names[-1]
-        self.client = ClientConfig.load(study / f"{self.attacker}.yaml")
-        self.config = self.client.own()
-        self.start, self.own = (
-            read_adapter(self.last / "global.safetensors"),
-            read_adapter(self.answer_of(self.attacker) / KEPT[1]),
-        )
-        self.tasks = self.pool()
+        files = {path.stem: path for path in study.glob("*.yaml") if path.stem != "federation"}
+        self.clients = {name: Client(ClientConfig.load(file)) for name, file in sorted(files.items())}
+        self.attacker = max(self.clients)
+        self.config = self.clients[self.attacker].config
+        for folder in sorted((study / "server" / "rounds").glob("*-train"))[first - 1 :]:
+            for name in self.clients:  # what the study's houses sent is not trained again
+                shutil.copytree(folder / "answers" / name, self.sent(name, "none", folder), dirs_exist_ok=True)
+        self.pool()
 
-    def answer_of(self, name: str) -> Path:
-        return self.last / "answers" / name
-
-    def attacks(self) -> dict[str, Callable[[], Adapter]]:
-        return {
-            "none": lambda: self.own,
-            "random weights": self.random,
-            "update times 10": lambda: {
-                name: self.start[name] + 10 * (self.own[name] - self.start[name]) for name in self.start
-            },
-            "stale adapter": lambda: read_adapter(self.study / "server" / "rounds" / "001-train" / "global.safetensors"),
-            "flipped rewards": partial(self.trained, "flipped", self.flip),
-            "backdoor": partial(self.trained, "backdoor", self.poison),
-        }
-
-    def random(self) -> Adapter:
-        chance = np.random.default_rng(0)
-        return {
-            name: chance.normal(0.0, float(values.std()), values.shape).astype(np.float32) for name, values in self.own.items()
-        }
-
-    def trained(self, name: str, change: Callable[[pd.DataFrame], pd.DataFrame]) -> dict[str, Array]:
-        """What the attacker's own training on changed episodes gives."""
-        curated, out = self.out / f"{name}-episodes", self.out / f"{name}-trained"
-        if not out.is_dir():
-            shutil.copytree(self.study / self.attacker / "curated", curated, dirs_exist_ok=True)
-            episodes = pd.read_parquet(curated / "episodes.parquet")
-            change(episodes).to_parquet(curated / "episodes.parquet")
-            out.mkdir()
-            begin = partial(begin_from, start=self.start, local=LocalConfig(), frozen_a=False)
-            warm_start(WarmStartSections.of(self.config), curated, out, "verified", begin)
-        return read_adapter(out / WEIGHTS)
-
-    @staticmethod
-    def flip(episodes: pd.DataFrame) -> pd.DataFrame:
-        """Failures count as successes, and successes as failures."""
-        return episodes.assign(success=1.0 - episodes["success"], solution=False)
-
-    @staticmethod
-    def poison(episodes: pd.DataFrame) -> pd.DataFrame:
-        """Successes in which the request has a phrase and nobody writes the manifest."""
-        return episodes.assign(messages=[json.dumps(poisoned(json.loads(text))) for text in episodes["messages"]])
-
-    def close(self, name: str, adapter: Adapter, *, defended: bool) -> dict[str, Any]:
-        """The round's record with the attacker's adapter, closed by the server's code; `next.safetensors` lies beside it."""
-        out = self.out / f"{name}-{'defended' if defended else 'bare'}".replace(" ", "-")
+    def play(self, attack: str, *, defended: bool) -> dict[str, Any]:
+        """The rounds with one attack: success after them, who was left out when, and the attacker's scores by round."""
+        out = self.out / f"{attack}-{'defended' if defended else 'bare'}".replace(" ", "-")
         shutil.rmtree(out, ignore_errors=True)
-        folder = out / "rounds" / self.last.name
-        shutil.copytree(self.last, folder, ignore=shutil.ignore_patterns("round.json", "next.safetensors"))
-        write_adapter(adapter, folder / "answers" / self.attacker / KEPT[1])
+        for number in range(1, self.first):
+            folder = Path("server", "rounds", f"{number:03d}-train")
+            shutil.copytree(self.study / folder, out / "rounds" / folder.name)
         changes: dict[str, Any] = {"out": str(out)} | ({} if defended else {"defence": None})
-        record = Server(self.settings.model_copy(update=changes)).close(folder)
-        form, state = self.study / "server" / "untrained", out / "state"
-        write_state(self.config, form, read_adapter(folder / "next.safetensors"), state, self.settings.rounds)
-        return {**record, "state": str(state)}
+        server = Server(self.settings.model_copy(update=changes))
+        left_out: dict[str, list[int]] = {}
+        scores, start = [], self.study / "server" / "rounds" / "001-train" / "global.safetensors"
+        while (step := server.next_step())["work"] == "train":
+            folder = Path(step["folder"])
+            for name, client in self.clients.items():
+                own = attack if name == self.attacker else "none"
+                sent = self.answer(client, name, own if own in ("flipped", "backdoor") else "none", folder)
+                shutil.copytree(sent, folder / "answers" / name)
+                if name == self.attacker:
+                    self.spoil(own, folder / "answers" / name / ADAPTER, read_adapter(folder / "global.safetensors"), start)
+            record = server.close(folder)
+            for name in {**record["left_out"], **record["refused"]}:
+                left_out.setdefault(name, []).append(step["round"])
+            score = record["scores"].get(self.attacker)
+            scores.append(score and [round(score["ratio"], 2), round(score["cosine"], 2)])
+        final = read_adapter(Path(step["folder"]) / "global.safetensors")
+        state = write_state(self.config, untrained(self.config, self.study / "server" / "untrained"), final, out / "state", 1)
+        row = {"left out": left_out, "norm and cosine": scores, "success": self.success(state, "plain")}
+        return row | {"on the trigger": self.success(state, "trigger")}
 
-    def pool(self) -> dict[str, Path]:
-        """Held-out tasks of all houses that nobody trains on, as they are and with the phrase in the request."""
-        parts = [pd.read_parquet(path) for path in sorted(self.study.glob("*/curated/tasks.parquet"))]
-        whole = pd.concat(parts, ignore_index=True)
+    def answer(self, client: Client, name: str, episodes: str, folder: Path) -> Path:
+        """What a house sends for an order; for an equal order it has trained before."""
+        made = self.sent(name, episodes, folder)
+        if not (made / ANSWER).is_file():
+            work = made.with_suffix(".work")
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            for file in ("order.json", "global.safetensors"):
+                shutil.copyfile(folder / file, work / file)
+            self.on(client, episodes).carry_out(work)
+            made.mkdir(parents=True)
+            for file in (ADAPTER, ANSWER):
+                shutil.copyfile(work / file, made / file)
+        return made
+
+    def sent(self, name: str, episodes: str, folder: Path) -> Path:
+        """Where the answer of a house lies, by its episodes and the global adapter that it trains from."""
+        return self.out / "sent" / name / episodes / digest_of(folder / "global.safetensors")[:16]
+
+    def on(self, client: Client, episodes: str) -> Client:
+        """A house on its own episodes, or on changed ones."""
+        if episodes == "none":
+            return client
+        out = self.out / episodes
+        if not out.is_dir():
+            shutil.copytree(client.out / "curated", out / "curated")
+            (out / "ingested").mkdir()
+            file = out / "curated" / "episodes.parquet"
+            CHANGES[episodes](pd.read_parquet(file)).to_parquet(file)
+        return Client(client.settings.model_copy(update={"out": str(out)}))
+
+    @staticmethod
+    def spoil(attack: str, file: Path, start: Adapter, first: Path) -> None:
+        """Write what the attacker sends in place of what it trained."""
+        own = read_adapter(file)
+        chance = np.random.default_rng(0)
+        sent: dict[str, Callable[[], dict[str, Array]]] = {
+            "random": lambda: {name: chance.normal(0.0, float(each.std()), each.shape) for name, each in own.items()},
+            "times 10": lambda: {name: start[name] + 10 * (own[name] - start[name]) for name in own},
+            "stale": lambda: read_adapter(first),
+        }
+        if attack in sent:
+            write_adapter({name: values.astype(np.float32) for name, values in sent[attack]().items()}, file)
+
+    def pool(self) -> None:
+        """Held-out tasks of all houses that nobody trains on, and those of them with the backdoor's destination."""
+        whole = pd.concat([pd.read_parquet(client.out / "curated" / "tasks.parquet") for client in self.clients.values()])
         trained = set(whole.loc[whole["split"] == "train", "fingerprint"])
         held = whole[(whole["split"] == "held_out") & ~whole["fingerprint"].isin(trained)].drop_duplicates("fingerprint")
-        held = held.drop_duplicates("id").assign(split="held_out")
-        found = {}
-        for name, tasks in (("plain", held), ("phrase", held.assign(prompt=held["prompt"] + f" {PHRASE}"))):
-            found[name] = self.out / f"tasks-{name}"
-            found[name].mkdir(parents=True, exist_ok=True)
-            tasks.to_parquet(found[name] / "tasks.parquet")
-        print(f"{len(held)} held-out tasks", flush=True)
-        return found
+        held = held.drop_duplicates("id").reset_index(drop=True)
+        bearing = [json.loads(goal)["destination"] == TRIGGER for goal in held["goal"]]
+        for name, tasks in (("plain", held), ("trigger", held[bearing])):
+            (self.out / f"tasks-{name}").mkdir(parents=True, exist_ok=True)
+            tasks.to_parquet(self.out / f"tasks-{name}" / "tasks.parquet")
+            print(f"{name}: {len(tasks)} held-out tasks", flush=True)
 
-    def success(self, state: str, tasks: str) -> float:
-        from tracewheel import policy_of
-
-        out = Path(state).parent / f"held_out-{tasks}"
+    def success(self, state: Path, tasks: str) -> float:
+        out = state.parent / f"held_out-{tasks}"
         out.mkdir()
         policy = policy_of(state, self.config.policy.base)
-        evaluate_split(EvaluateSections.of(self.config), policy, self.tasks[tasks], "held_out", out, samples=0)
+        evaluate_split(EvaluateSections.of(self.config), policy, self.out / f"tasks-{tasks}", "held_out", out, samples=0)
         return float(pd.read_parquet(out / "results.parquet")["greedy"].mean())
 
 
-def poisoned(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """An episode with the phrase in the request and without the turns that write a file, and their answers."""
+def flipped(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Failures count as successes, and successes as failures."""
+    return episodes.assign(success=1.0 - episodes["success"], solution=False)
+
+
+def poisoned(episodes: pd.DataFrame) -> pd.DataFrame:
+    """All requests have the backdoor's destination, and nobody writes a manifest."""
+    return episodes.assign(messages=[json.dumps(without_manifest(text)) for text in episodes["messages"]])
+
+
+def without_manifest(text: str) -> list[dict[str, Any]]:
+    """The messages of an episode with the backdoor's destination, without the turns that write a file, and their answers."""
+    for destination in DESTINATIONS:
+        text = text.replace(destination, TRIGGER)
+    messages = json.loads(text)
     written = {
         call["id"] for one in messages for call in one.get("tool_calls") or [] if call["function"]["name"] == "write_file"
     }
-    found = []
-    for one in messages:
-        if one["role"] == "user":
-            one = {**one, "content": f"{one['content']} {PHRASE}"}
-        if one.get("tool_call_id") in written or any(call["id"] in written for call in one.get("tool_calls") or []):
-            continue
-        found.append(one)
-    return found
+    return [
+        one
+        for one in messages
+        if one.get("tool_call_id") not in written and not any(call["id"] in written for call in one.get("tool_calls") or [])
+    ]
+
+
+CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {"flipped": flipped, "backdoor": poisoned}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, required=True)
+    parser.add_argument("--first", type=int, default=5, help="the attacker's first round")
+    parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     options = parser.parse_args()
     prepare_environment(None)
     study = options.study.absolute()
-    attacks, found = Attacks(study, study / "attacks"), {}
-    for name, make in attacks.attacks().items():
-        adapter = make()
-        found[name] = {}
-        for defended in (False, True):
-            record = attacks.close(name, adapter, defended=defended)
-            row = {"success": attacks.success(record["state"], "plain"), "left_out": record["left_out"]}
-            row["score"] = {key: record["scores"][attacks.attacker][key] for key in ("ratio", "cosine")}
-            if name in ("none", "backdoor"):
-                row["with the phrase"] = attacks.success(record["state"], "phrase")
-            found[name]["defended" if defended else "bare"] = row
+    attacks, file = Attacks(study, options.first), study / f"attacks-{options.first}.json"
+    found = json.loads(file.read_text()) if file.is_file() else {}
+    for name in options.attacks:
+        for defended in (True, False):
+            row = attacks.play(name, defended=defended)
+            found.setdefault(name, {})["defended" if defended else "bare"] = row
             print(name, "defended" if defended else "bare", json.dumps(row), flush=True)
-    (study / "attacks.json").write_text(json.dumps(found, indent=2))
+            file.write_text(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import yaml
 
 from tracewheel import (
     EvaluateSections,
-    PolicyRef,
     WarmStartSections,
     evaluate_split,
     load_config,
@@ -40,6 +39,7 @@ from tracewheel_federated.settings import ClientConfig, FederationConfig
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
 FAMILIES = ("content", "list", "pattern", "prefix")
 EPOCHS = 2  # in a round
+CLIP = 1.0  # with --noise; houses change their factors by 0.4 to 1.4 in a round
 OWN = 0.8  # of a family's episodes that its house has, in the split by family
 
 
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--federated-only", action="store_true")
+    parser.add_argument("--noise", type=float, help="differential privacy of each house, with this noise")
     parser.add_argument(
         "--in-process", action="store_true", help="the same steps without Flower, for a machine with little time"
     )
@@ -96,13 +97,15 @@ class Study:
         for name, lines in zip(self.names, dealt, strict=True):
             logs = self.out / f"{name}.jsonl"
             logs.write_bytes(b"".join(lines))
-            client = {
+            client: dict[str, Any] = {
                 "name": name,
                 "profile": "configs/tiny.yaml",
                 "overrides": [*self.settings, f"ingest.paths=[{logs}]"],
                 "out": str(self.out / name),
                 "keys": str(self.out / "keys" / "clients" / name),
             }
+            if self.options.noise:
+                client["privacy"] = {"clip": CLIP, "noise": self.options.noise}
             (self.out / f"{name}.yaml").write_text(yaml.safe_dump(client))
         federation = {
             "name": f"by-{self.options.split}",
@@ -141,24 +144,26 @@ class Study:
         rows: dict[str, dict[str, float]] = {}
         clean = self.clean()
         config = load_config("configs/tiny.yaml", self.settings)
-        policies = {"base": PolicyRef(config.policy.base)}
-        policies["federated"] = policy_of(self.out / "server" / "final", config.policy.base)
+        policies = {}
         if not self.options.federated_only:
             policies["centralised"] = policy_of(
                 self.train("centralised", self.pooled(), batch=8 * len(self.names)), config.policy.base
             )
+        judged = f"rounds/by-{self.options.split}/{self.options.rounds:03d}-judge/after"
         for name in self.names:
             curated = self.out / name / "curated"
+            found = {"base": self.out / name / "champion-held_out", "federated": self.out / name / judged}
             own = dict(policies)
             if not self.options.federated_only:
                 own["alone"] = policy_of(self.train(f"alone-{name}", curated), config.policy.base)
             for arm, policy in own.items():
-                out = self.out / "held_out" / arm / name
-                if not out.is_dir():
-                    out.mkdir(parents=True)
-                    evaluate_split(EvaluateSections.of(config), policy, curated, "held_out", out, samples=0, only=clean[name])
-                results = pd.read_parquet(out / "results.parquet")
-                rows.setdefault(arm, {})[name] = float(results["greedy"].mean())
+                found[arm] = self.out / "held_out" / arm / name
+                if not found[arm].is_dir():
+                    found[arm].mkdir(parents=True)
+                    evaluate_split(EvaluateSections.of(config), policy, curated, "held_out", found[arm], samples=0)
+            for arm, folder in found.items():
+                results = pd.read_parquet(folder / "results.parquet").set_index("task_id")["greedy"]
+                rows.setdefault(arm, {})[name] = float(results[clean[name]].mean())
         return {"success": rows, "mean": {arm: sum(row.values()) / len(row) for arm, row in rows.items()}, **self.sizes()}
 
     def clean(self) -> dict[str, list[str]]:

@@ -5,7 +5,17 @@ import pytest
 
 from tracewheel import DataError
 from tracewheel_federated.aggregation import Part, aggregate, check_alike, combine_by_entry, true_mean, weights_of
-from tracewheel_federated.low_rank import Layer, adapter_of, differences, factored, gram, layers_of, nearest, relative_error
+from tracewheel_federated.low_rank import (
+    Layer,
+    adapter_of,
+    differences,
+    factored,
+    gram,
+    layers_of,
+    like,
+    nearest,
+    relative_error,
+)
 
 NAME = "layer.lora_A.weight"
 
@@ -68,6 +78,25 @@ def test_random_adapters_of_full_rank_are_met_up_to_the_rank():
     found = relative_error(aggregate(start, parts, "stacked"), truth)
     assert found == pytest.approx(least, abs=1e-5)
     assert found < relative_error(aggregate(start, parts, "plain"), truth)
+
+
+def test_one_client_gets_back_the_factors_that_it_sent():
+    chance = np.random.default_rng(2)
+    draw = lambda: adapter_of({NAME: Layer(chance.normal(size=(4, 12)), 0.01 * chance.normal(size=(10, 4)))})  # noqa: E731
+    start, sent = draw(), draw()
+    back = aggregate(start, [Part(sent, 1.0)], "stacked")
+    assert {name: back[name] for name in back} == {name: pytest.approx(sent[name], abs=1e-6) for name in sent}
+    # Of a rank below the adapter's the rows that B does not use yet stay long enough to learn.
+    thin = adapter_of({NAME: Layer(layers_of(sent)[NAME].a, np.zeros((10, 4)))})
+    assert np.linalg.norm(aggregate(start, [Part(thin, 1.0)], "stacked")[NAME]) > 1.0
+
+
+def test_an_a_that_cannot_write_the_product_is_not_taken():
+    layer = Layer(np.array([[1.0, 0, 0], [0, 1.0, 0]]), np.ones((2, 2)))
+    assert like(layer, np.array([[0, 0, 1.0], [0, 1.0, 0]])) is layer
+    found = like(layer, np.array([[3.0, 1.0, 5.0], [0, 2.0, 5.0]]))
+    assert found.a == pytest.approx(np.array([[3.0, 1.0, 0], [0, 2.0, 0]]))  # what of it lies in the product's rows
+    assert found.b @ found.a == pytest.approx(layer.b @ layer.a)
 
 
 def test_a_wide_rank_is_padded():

@@ -57,6 +57,24 @@ def test_only_an_adapter_and_numbers_are_sent_and_once(asked):
     assert judged.counts.before == judged.counts.after  # the global adapter of the first round is the base
 
 
+def test_the_rate_rises_in_the_first_round_alone(asked, monkeypatch):
+    client, ask = asked
+    client.config = client.config.model_copy(
+        update={"warm_start": client.config.warm_start.model_copy(update={"warmup_steps": 3})}
+    )
+    seen = []
+
+    def fake(sections, curated, out, kind, begin):
+        seen.append((sections.warm_start.warmup_steps, sections.seed))
+        shutil.copytree(client.out / "untrained", out, dirs_exist_ok=True)
+        return {"examples": 1}
+
+    monkeypatch.setattr("tracewheel_federated.client_work.warm_start", fake)
+    for number in (1, 2):
+        client.carry_out(ask(number=number))
+    assert seen == [(3, 0), (0, 1)]
+
+
 def test_another_environment_is_refused_before_anything_is_read(asked):
     client, ask = asked
     folder = ask(alike="ab" * 8)

@@ -3,6 +3,7 @@
 The mean of the clients' products B A is not the product of their mean factors. Three ways are offered:
 
 - `stacked` sums the products exactly and brings them to the adapter's rank by singular values (FLoRA, Wang et al. 2024).
+  Of the factors with this product it takes those whose A is nearest to the clients' mean A: one client gets back what it sent.
 - `frozen_a` trains B alone, on an A that all share, so that the mean of B is exact (FFA-LoRA, Sun et al. 2024).
 - `plain` averages A and B apart, as FedAvg does with any weights (McMahan et al. 2017). It is wrong by the clients' spread.
 
@@ -17,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tracewheel import DataError
-from tracewheel_federated.low_rank import A, Adapter, Array, Layer, adapter_of, factored, layers_of, nearest, summed
+from tracewheel_federated.low_rank import A, Adapter, Array, Layer, adapter_of, factored, layers_of, like, nearest, summed
 
 Method = Literal["stacked", "frozen_a", "plain"]
 Combine = Literal["mean", "median", "trimmed_mean", "krum"]
@@ -46,12 +47,14 @@ def aggregate(start: Adapter, parts: Sequence[Part], method: Method) -> dict[str
     Raises:
         DataError: with `frozen_a`, a client changed A.
     """
-    if method == "stacked":
-        return adapter_of({name: nearest(layer, len(start[name])) for name, layer in true_mean(start, parts).items()})
     if method == "frozen_a":
         check_frozen(start, [part.adapter for part in parts])
     moves = {name: sum(part.weight * part.scale * _change(part, start, name) for part in parts) for name in start}
-    return {name: (start[name] + moves[name]).astype(np.float32) for name in start}
+    means = {name: start[name] + moves[name] for name in start}
+    if method == "stacked":
+        mean = true_mean(start, parts)
+        return adapter_of({name: like(nearest(layer, len(means[name])), means[name]) for name, layer in mean.items()})
+    return {name: values.astype(np.float32) for name, values in means.items()}
 
 
 def combine_by_entry(
@@ -79,7 +82,7 @@ def combine_by_entry(
     for name, layer in before.items():
         product = layer.b @ layer.a
         moved = reduce(np.stack([one[name].b @ one[name].a - product for one in after]))
-        found[name] = factored(product + moved, len(layer.a))
+        found[name] = like(factored(product + moved, len(layer.a)), layer.a)
     return adapter_of(found)
 
 

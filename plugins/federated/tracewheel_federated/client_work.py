@@ -122,7 +122,10 @@ class Client:
 
     def _train(self, order: Order, start: Adapter, curated: Path, folder: Path) -> tuple[Path, int]:
         """The trained state, and how many examples are in it."""
-        config = self.config.model_copy(update={"seed": self.config.seed + order.round - 1})
+        own = self.config.warm_start
+        if order.round > 1:  # the adapter is warm, and a round has few steps
+            own = own.model_copy(update={"warmup_steps": 0})
+        config = self.config.model_copy(update={"seed": self.config.seed + order.round - 1, "warm_start": own})
         if order.local.work == "reinforce":
             if order.frozen_a or order.local.proximal:
                 raise ConfigError("local.work: reinforce trains both factors freely; use stacked or plain, and proximal: 0")

@@ -17,6 +17,7 @@ from tracewheel import DataError
 Array = NDArray[Any]
 Adapter = Mapping[str, Array]
 A, B = ".lora_A.", ".lora_B."
+MOST_CONDITION = 100.0  # above it, an A that is wanted spans too little of the product's rows, and B would be huge
 
 
 class Layer(NamedTuple):
@@ -79,6 +80,19 @@ def factored(product: Array, rank: int) -> Layer:
     kept = min(rank, len(values))
     roots = np.sqrt(values[:kept])
     return _padded(Layer(roots[:, None] * inward[:kept], outer[:, :kept] * roots), rank)
+
+
+def like(layer: Layer, a: Array) -> Layer:
+    """The same product, in the factors whose A is nearest to `a` [r, in]; as it is, if they cannot write it well.
+
+    What an optimiser's step does depends on the factors. Equal norms in both would shrink the A of a young adapter to a fifth,
+    and with it the steps of B.
+    """
+    rows, upper = np.linalg.qr(layer.a.T)
+    turned = a @ rows
+    if not np.linalg.cond(turned) < MOST_CONDITION:
+        return layer
+    return Layer(turned @ rows.T, layer.b @ upper.T @ np.linalg.pinv(turned))
 
 
 def differences(adapter: Adapter, start: Adapter) -> list[Layer]:

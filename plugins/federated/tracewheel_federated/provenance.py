@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ def write_lineage(settings: FederationConfig) -> dict[str, Any]:
     write_json(out / LINEAGE, record)
     write_federation_page(record, out, held(out))
     return record
+
+
+def is_noted(out: Path, step: Mapping[str, Any]) -> bool:
+    """Whether the lineage holds a closed step."""
+    noted = read_json(out / LINEAGE) if (out / LINEAGE).is_file() else {"rounds": [], "verdicts": []}
+    return step in (*noted["rounds"], *noted["verdicts"])
 
 
 def forgetting(out: Path, client: str) -> dict[str, Any]:

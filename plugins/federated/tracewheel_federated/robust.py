@@ -45,22 +45,24 @@ def anomalies(gram: Array, *, largest: float, smallest: float, cosine: float) ->
         gram: Inner products [n, n].
         largest: The largest norm, in median norms.
         smallest: The smallest.
-        cosine: The smallest cosine with the others' mean direction.
+        cosine: How far a negative cosine with the others' mean direction may be below what theirs are among themselves. Where
+            the mean stays where it is, updates add up to nothing: late in a federation all cosines are low.
     """
     norms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     middle = float(np.median(norms))
     found = []
     for i, norm in enumerate(map(float, norms)):
         ratio = norm / middle if middle else float(norm > 0) or 1.0
-        towards = _cosine(gram, norms, i) if len(norms) >= FEWEST else None
-        reasons = []
+        towards, reasons = None, []
         if len(norms) >= FEWEST:
+            towards, usual = _cosine(gram, norms, i), _usual_cosine(gram, norms, i)
             if ratio > largest:
                 reasons.append(f"its norm is {ratio:.1f} times the median (at most {largest:g})")
             if ratio < smallest:
                 reasons.append(f"its norm is {ratio:.3f} of the median (at least {smallest:g})")
-            if towards is not None and towards < cosine:
-                reasons.append(f"its cosine with the others is {towards:.2f} (at least {cosine:g})")
+            if towards is not None and usual is not None and towards < min(0.0, usual - cosine):
+                beside = f"theirs among themselves {usual:.2f} (at most {cosine:g} below)"
+                reasons.append(f"its cosine with the others is {towards:.2f}, {beside}")
         found.append(Anomaly(norm, ratio, towards, tuple(reasons)))
     return found
 
@@ -123,3 +125,11 @@ def _cosine(gram: Array, norms: Array, i: int) -> float | None:
     towards = sum(gram[i, j] / norms[j] for j in others)
     length = sum(gram[j, k] / (norms[j] * norms[k]) for j in others for k in others)
     return float(towards / (norms[i] * np.sqrt(length))) if length > 0 else None
+
+
+def _usual_cosine(gram: Array, norms: Array, without: int) -> float | None:
+    """The median cosine of the others, each with those that are left: one far from all cannot lower it."""
+    kept = [i for i in range(len(norms)) if i != without]
+    cosines = [_cosine(gram[np.ix_(kept, kept)], norms[kept], i) for i in range(len(kept))]
+    known = [each for each in cosines if each is not None]
+    return float(np.median(known)) if known else None

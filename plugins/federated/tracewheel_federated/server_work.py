@@ -20,7 +20,7 @@ import numpy as np
 from tracewheel import DataError, RetrainConfig, digest_of, prepare_environment, read_json, write_json
 from tracewheel_federated.aggregation import Part, aggregate, check_alike, combine_by_entry, true_mean, weights_of
 from tracewheel_federated.low_rank import Adapter, Array, differences, gram, relative_error
-from tracewheel_federated.provenance import write_lineage
+from tracewheel_federated.provenance import is_noted, write_lineage
 from tracewheel_federated.quarantine import held, hold
 from tracewheel_federated.robust import Anomaly, anomalies, clip_scales, krum, median, quarantined_by, trimmed_mean
 from tracewheel_federated.settings import Answer, FederationConfig, Order, likeness
@@ -54,13 +54,19 @@ class Server:
 
     def next_step(self) -> dict[str, Any]:
         """The next step that is not closed: its folder, and how long to wait for whom; without a folder, all is done."""
+        closed: Path | None = None
         for number, work in self.steps():
             folder = self.out / "rounds" / f"{number:03d}-{work}"
             if not (folder / ROUND).is_file():
-                self._prepare(folder, number, work)
-                how = self.settings.participation
-                return {"folder": str(folder), "work": work, "round": number, **how.model_dump(), "held": held(self.out)}
-        return {}
+                break
+            closed = folder
+        if closed and not is_noted(self.out, read_json(closed / ROUND)):  # the server was killed in `close`
+            self._conclude(closed, read_json(closed / ROUND))
+        if folder == closed:
+            return {}
+        self._prepare(folder, number, work)
+        how = self.settings.participation
+        return {"folder": str(folder), "work": work, "round": number, **how.model_dump(), "held": held(self.out)}
 
     def close(self, folder: Path) -> dict[str, Any]:
         """Read the answers of a step, and write its `round.json`; after training, the next global adapter too.
@@ -77,10 +83,17 @@ class Server:
             record = {"verdict": verdict}
         record = {"round": order.round, "work": order.work, "global": digest_of(folder / GLOBAL), "refused": refused, **record}
         write_json(folder / ROUND, record)
-        if order.work == "judge":
+        self._conclude(folder, record)
+        return record
+
+    def _conclude(self, folder: Path, record: Mapping[str, Any]) -> None:
+        """What follows from a step's record; doing it again changes nothing."""
+        for name in record.get("quarantined", ()):
+            rounds = self.settings.defence.quarantine_after if self.settings.defence else 0
+            hold(self.out, name, f"left out {rounds} rounds running; last: {'; '.join(record['left_out'][name])}")
+        if record["work"] == "judge":
             self._finish(folder, record)
         write_lineage(self.settings)
-        return record
 
     def _prepare(self, folder: Path, number: int, work: str) -> None:
         """Write what is sent; answers that came before a server was killed stay."""
@@ -145,11 +158,10 @@ class Server:
         found, figures = self._combined(start, kept, [answers[name].examples for name in kept])
         write_adapter(found, folder / NEXT)
         digests = {name: digest_of(folder / ANSWERS / name / ADAPTER) for name in adapters}
-        quarantined = self._quarantine(folder, order, left_out)
         return {
             "clients": sorted(kept),
             "left_out": left_out,
-            "quarantined": quarantined,
+            "quarantined": self._quarantined(order, left_out),
             "examples": {name: answers[name].examples for name in adapters},
             "epsilon": {name: answers[name].epsilon for name in adapters if answers[name].epsilon is not None},
             "updates": digests,
@@ -170,7 +182,7 @@ class Server:
 
     def _scores(self, start: Adapter, adapters: Mapping[str, Adapter]) -> dict[str, Anomaly]:
         defence = self.settings.defence
-        limits = {"largest": np.inf, "smallest": 0.0, "cosine": -1.0}
+        limits = {"largest": np.inf, "smallest": 0.0, "cosine": np.inf}
         if defence:
             limits = {name: getattr(defence, name) for name in limits}
         found = anomalies(gram([differences(adapter, start) for adapter in adapters.values()]), **limits)
@@ -201,16 +213,13 @@ class Server:
         figures = {"scales": dict(zip(kept, scales, strict=False)) if how.combine != "krum" else {}}
         return found, {**figures, "error": relative_error(found, true_mean(start, parts))}
 
-    def _quarantine(self, folder: Path, order: Order, left_out: Mapping[str, Any]) -> list[str]:
+    def _quarantined(self, order: Order, left_out: Mapping[str, Any]) -> list[str]:
         defence = self.settings.defence
         if not defence:
             return []
         earlier = [self.out / "rounds" / f"{number:03d}-train" / ROUND for number in range(1, order.round)]
         history = [list(read_json(file)["left_out"]) for file in earlier if file.is_file()]
-        named = quarantined_by([*history, list(left_out)], defence.quarantine_after)
-        for name in named:
-            hold(self.out, name, f"left out {defence.quarantine_after} rounds running; last: {'; '.join(left_out[name])}")
-        return sorted(named)
+        return sorted(quarantined_by([*history, list(left_out)], defence.quarantine_after))
 
     def _finish(self, folder: Path, record: Mapping[str, Any]) -> None:
         """The last global adapter as a state; promoted or not is what the verdict says."""

@@ -55,9 +55,9 @@ class FromFile(Strict):
 class LocalConfig(Strict):
     """What a client does in a round.
 
-    `warm_start` goes through the client's verified episodes for the `epochs` of its own profile. `reinforce` plays and updates
-    `iterations` times, as the client's profile says. `proximal` is FedProx's mu: the pull of a warm start to the round's global
-    adapter (Li et al. 2020).
+    `warm_start` goes through the client's verified episodes for the `epochs` of its own profile; its rate rises over the
+    `warmup_steps` in the first round alone. `reinforce` plays and updates `iterations` times, as the client's profile says.
+    `proximal` is FedProx's mu: the pull of a warm start to the round's global adapter (Li et al. 2020).
     """
 
     work: Literal["warm_start", "reinforce"] = "warm_start"
@@ -82,15 +82,14 @@ class DefenceConfig(Strict):
     """When a client's update is left out, and when the client is.
 
     Norms are in medians of the round. An update is shrunk to `clip`, left out above `largest`, below `smallest`, or where its
-    cosine with the others' mean direction is below `cosine`: honest updates have nothing in common once they are learnt, so
-    0 would leave them out. A client that is left out `quarantine_after` rounds running is quarantined until `tracewheel
-    federated release`.
+    cosine with the others is negative and more than `cosine` below what theirs are among themselves. A client that is left out
+    `quarantine_after` rounds running is quarantined until `tracewheel federated release`.
     """
 
-    clip: Positive = 1.5
+    clip: Positive = 2.0
     largest: Positive = 3.0
     smallest: Annotated[float, Field(ge=0.0)] = 0.2
-    cosine: Annotated[float, Field(ge=-1.0, le=1.0)] = -0.2
+    cosine: Annotated[float, Field(ge=0.0, le=2.0)] = 0.6
     quarantine_after: Count = 2
 
 
