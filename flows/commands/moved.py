@@ -44,6 +44,7 @@ WHEELS = {
     "preview": "lab",
     "prompt": "prompts",
     "relabel": "search",
+    "replay": "search",
     "runs reproduce": "lab",
     "sandbox": "worlds",
     "search": "search",

@@ -6,6 +6,8 @@ All roads of a seed start from its verified warm start, play training tasks (pro
 after the round in which they have sampled `--tokens`. All counts: proposed tasks, prompts that were tried, their validation.
 The last policy counts, without a choice on validation. Rates, groups and tasks a round are the demo's; no road has its own, but
 for GRPO's KL and DPO's minibatches. `hindsight` is rejection sampling that learns from the tasks that failures did solve, too.
+`GRPO with replay` adds as many earlier groups as there are fresh ones, at most 4 updates old, and steps as often on as many rows:
+twice as often an update. `GRPO, steps doubled` steps as often without them, on half the rows.
 The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
 
 Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.
@@ -35,6 +37,7 @@ from tracewheel import (
     RetrainConfig,
     RolloutSections,
     SamplerSections,
+    Score,
     ScoreSections,
     Trajectory,
     UpdateFiles,
@@ -58,6 +61,7 @@ from tracewheel_prompts.settings import PromptSettings
 from tracewheel_search.continuing import Player
 from tracewheel_search.hindsight import never_trained_on, relabelled
 from tracewheel_search.pairs import SCORES, TRAJECTORIES, PairSettings, write_pairs
+from tracewheel_search.replay import ReplaySettings, most_stale, replayed
 from tracewheel_search.searching import Search, SearchSettings
 from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
@@ -79,6 +83,12 @@ LEARNERS = {
         "learner.off_policy={proximal: recompute, correction: truncate}",
     ],
     "GRPO": ["learner.kind=grpo"],
+    "GRPO, steps doubled": ["learner.kind=grpo", "learner.minibatches=8"],
+    "GRPO with replay": [
+        "learner.kind=grpo",
+        "learner.minibatches=8",
+        "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}",
+    ],
     "trees, DPO": [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"],
 }
 
@@ -160,7 +170,7 @@ class Roads:
             curated,
             self.start,
             folder,
-            learnt_from=self.in_hindsight(config) if learner == "hindsight" else None,
+            learnt_from=LEARNT_FROM[learner](self, config) if learner in LEARNT_FROM else None,
             enough=lambda so_far: sampled(len(so_far)) >= self.tokens,
         )
         return Ended(adapter.parent, sampled(len(figures)), len(figures), prompt)
@@ -172,11 +182,23 @@ class Roads:
         player = Player(RolloutSections.of(config), policy_of(self.start, config.policy.base), 64)
 
         def joined(folder: Path) -> Path:
-            scores = {each.trajectory_id: each for each in read_scores(folder / SCORES)}
-            played = read_records(folder / TRAJECTORIES, Trajectory)
-            of = [scores[each.id] for each in played]
+            played, of = episodes_in(folder)
             relabelled(player, ScoreSections.of(config), played, of, known, taken, folder / "hindsight")
             return folder / "hindsight"
+
+        return joined
+
+    def with_replay(self, config: RetrainConfig) -> Callable[[Path], Path]:
+        """Adds earlier groups to an iteration's episodes, as many as it has itself."""
+        bound, settings = most_stale(config), ReplaySettings(groups=config.training.tasks_per_iteration)
+
+        def joined(folder: Path) -> Path:
+            version = int(folder.name) - 1
+            kept = range(max(1, version - bound), version + 1)  # folder N was sampled by version N - 1
+            earlier = [episodes_in(folder.with_name(f"{number:03d}")) for number in kept]
+            figures = replayed(episodes_in(folder), earlier, version, bound, settings, self.seed, folder / "replay")
+            (folder / "replay" / "figures.json").write_text(json.dumps(figures))
+            return folder / "replay"
 
         return joined
 
@@ -239,16 +261,26 @@ class Roads:
         return Ended(state, spent, len(rounds), figures={"rounds": rounds})
 
 
+LEARNT_FROM = {"hindsight": Roads.in_hindsight, "GRPO with replay": Roads.with_replay}
 ROADS: dict[str, Callable[[Roads, Path], Ended]] = {
     "few-shot": lambda roads, folder: roads.prompt(("demonstrations",), folder, roads.tokens),
     "prompt": lambda roads, folder: roads.prompt(("system", "tools"), folder, roads.tokens),
     "rejection sampling": lambda roads, folder: roads.loop("rejection sampling", folder),
     "hindsight": lambda roads, folder: roads.loop("hindsight", folder),
     "GRPO": lambda roads, folder: roads.loop("GRPO", folder),
+    "GRPO, steps doubled": lambda roads, folder: roads.loop("GRPO, steps doubled", folder),
+    "GRPO with replay": lambda roads, folder: roads.loop("GRPO with replay", folder),
     "trees, DPO": Roads.trees,
     "self-play": Roads.self_play,
     "prompt, then GRPO": Roads.prompt_then_grpo,
 }
+
+
+def episodes_in(folder: Path) -> tuple[list[Trajectory], list[Score]]:
+    """The trajectories of a folder with their scores, in the same order."""
+    scores = {each.trajectory_id: each for each in read_scores(folder / SCORES)}
+    played = read_records(folder / TRAJECTORIES, Trajectory)
+    return played, [scores[each.id] for each in played]
 
 
 def tokens_in(folder: Path) -> int:

@@ -61,6 +61,11 @@ def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:
 
 
 def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
+    """The trajectories that were named with their scores; see `episodes_of`."""
+    return episodes_of(Path(options.trajectories), Path(options.scores))
+
+
+def episodes_of(trajectories: Path, scores: Path) -> tuple[list[Trajectory], list[Score]]:
     """Trajectories with their scores, in the trajectories' order.
 
     Raises:
@@ -68,9 +73,9 @@ def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
     """
     from tracewheel import DataError, Trajectory, read_records, read_scores
 
-    trajectories = read_records(Path(options.trajectories), Trajectory)
-    by_id = {item.trajectory_id: item for item in read_scores(Path(options.scores))}
-    lost = [each.id for each in trajectories if each.id not in by_id]
+    found = read_records(trajectories, Trajectory)
+    by_id = {item.trajectory_id: item for item in read_scores(scores)}
+    lost = [each.id for each in found if each.id not in by_id]
     if lost:
-        raise DataError(f"{options.scores}: has no score of {len(lost)} trajectories, the first is {lost[0]}")
-    return trajectories, [by_id[each.id] for each in trajectories]
+        raise DataError(f"{scores}: has no score of {len(lost)} trajectories, the first is {lost[0]}")
+    return found, [by_id[each.id] for each in found]
