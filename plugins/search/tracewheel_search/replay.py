@@ -100,12 +100,12 @@ def most_stale(config: RetrainConfig) -> int:
 
 
 def weight(rewards: Sequence[float], age: int, half_life: float) -> float:
-    """mean |r - mean r| of a group's rewards, times 0.5 to the power of age / half_life.
+    """The mean of |r - mean r| of a group's rewards, times 0.5 to the power of age / half_life.
 
     Args:
         rewards: Of the scored episodes; fewer than two have no weight.
         age: In updates.
-        half_life: As well.
+        half_life: The age at which a weight is half, in updates.
     """
     if len(rewards) < 2:
         return 0.0

@@ -30,6 +30,16 @@ def add_episodes(parser: ArgumentParser) -> None:
     parser.add_argument("--scores", required=True, metavar="FILE", help="its scores.parquet")
 
 
+def add_schedule(parser: ArgumentParser, name: str, meaning: str) -> None:
+    """A value that goes in a line from its first iteration's to its last one's."""
+    parser.add_argument(f"--{name}", type=float, required=True, metavar="X", help=f"{meaning}; of the first iteration")
+    parser.add_argument(
+        f"--{name}-end", type=float, default=0.0, metavar="X", help="of iteration --over and all later ones (default: 0)"
+    )
+    parser.add_argument("--over", type=int, default=20, metavar="N", help="see above (default: 20)")
+    parser.add_argument("--iteration", type=int, default=1, metavar="N", help="number of this iteration (default: 1)")
+
+
 def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
     """The profile with its changes, and the policy; the libraries are quiet from now on.
 
