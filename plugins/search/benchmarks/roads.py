@@ -7,8 +7,8 @@ after the round in which they have sampled `--tokens`. All counts: proposed task
 The last policy counts, without a choice on validation. Rates, groups and tasks a round are the demo's; no road has its own, but
 for GRPO's KL and DPO's minibatches. `hindsight` is rejection sampling that learns from the tasks that failures did solve, too.
 `GRPO with replay` adds as many earlier groups as there are fresh ones, at most 4 updates old, and makes twice as many steps an
-update. `GRPO, steps doubled` makes as many without them, on half the rows a step. `tool bonus` and `epsilon-tool` begin at 0.2 and
-end in round 8, at 0.
+update. `GRPO, steps doubled` makes as many without them, on half the rows a step. `tool bonus` and `epsilon-tool` begin
+at 0.2 and end at 0, in round 8.
 The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
 
 Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.

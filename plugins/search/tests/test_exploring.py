@@ -1,4 +1,4 @@
-"""Forced heads are context, exactly accounted for; the bonus keeps failures below successes; evaluation and gate see neither."""
+"""Forced heads are context; the bonus keeps failures below successes; evaluation and gate see neither."""
 
 from argparse import ArgumentParser
 
