@@ -1,7 +1,7 @@
 """A bonus for episodes whose tools were unlike those of their group, in the scores of an update.
 
 An episode's novelty is the share of the other scored episodes of its group that called another sequence of tools. It earns
-`weight` times that; a failure at most half of what it lacks to the least success of its group, so failures stay below successes.
+`weight` times that; a failure at most half of what it lacks to the least success of its group, and so stays below it.
 `success` and the verifiers' parts stay as they are, and the bonus is a part of its own, so no rate has it. Evaluations score
 their own episodes by the profile's rubric: the gate never sees it.
 """
