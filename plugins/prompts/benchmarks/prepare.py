@@ -23,8 +23,8 @@ PROFILE = "plugins/prompts/configs/obedient.yaml"
 TASKS, ATTEMPTS = 330, 3
 LONG_TASKS = 2000  # played once each
 LONG = [
-    "warm_start.weights=full", "learner.weights=full", "warm_start.batch_size=8", "warm_start.learning_rate=0.001", "warm_start.warmup_steps=50",
-    "curation.train_tasks=1800",
+    "warm_start.weights=full", "learner.weights=full", "warm_start.batch_size=8", "warm_start.learning_rate=0.001",
+    "warm_start.warmup_steps=50", "curation.train_tasks=1800",
 ]  # fmt: skip
 SHOWN = 60  # validation and held-out tasks
 
