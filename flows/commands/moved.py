@@ -30,12 +30,14 @@ NOW = {
 }
 WHEELS = {
     "audit": "graders",
-    "batches": "screening",
     "backtest": "lab",
+    "batches": "screening",
     "collect": "sources",
     "compare": "lab",
+    "credit-tools": "search",
     "credit-turns": "search",
     "data diff": "lab",
+    "explore": "search",
     "export": "lab",
     "export-gguf": "lab",
     "export-openlineage": "lab",
@@ -46,6 +48,7 @@ WHEELS = {
     "preview": "lab",
     "prompt": "prompts",
     "relabel": "search",
+    "replay": "search",
     "runs reproduce": "lab",
     "runs worth": "lab",
     "sandbox": "worlds",

@@ -2,6 +2,7 @@
 
     python plugins/search/benchmarks/compare.py pairs --work /tmp/search --seeds 0 1 2
     python plugins/search/benchmarks/compare.py process --work /tmp/search
+    python plugins/search/benchmarks/compare.py process-long --work /tmp/search
     python plugins/search/benchmarks/compare.py credit --work /tmp/search --seeds 0 1 2
     python plugins/search/benchmarks/compare.py table
 
@@ -216,23 +217,25 @@ class Study:
         rates = [value for task, value in means.items() if task in long]
         return {"held_out": sum(means.values()) / len(means), "held_out_long": sum(rates) / len(rates), "tasks": means}
 
-    def calibration(self) -> dict[str, Any]:
-        """The process model of the warm start's policy, tested on other tasks."""
-        began = time.process_time()
+    def calibration(self, study: str) -> dict[str, Any]:
+        """The process model of the warm start's policy, tested on other tasks; `process-long`: long ones, twice the tries."""
+        began, long = time.process_time(), study == "process-long"
         config = self.config
         policy = policy_of(self.start, config.policy.base)
-        out = self.work / "process"
+        out = self.work / study
         if not (out / SCORES).is_file():
-            self.groups(config, self.start, self.tasks[:48], 1, _made(out))
-        values, tried = self.tries(config, policy, out, StepSettings(budget=40_000), out / "tries")
+            allowed = [task for task in self.tasks if task.tier >= LONG or not long]
+            self.groups(config, self.start, allowed[:48], 1, _made(out))
+        values, tried = self.tries(config, policy, out, StepSettings(budget=80_000 if long else 40_000), out / "tries")
         write = {each.trajectory: each for each in values}
         hidden = HiddenStates(config, policy)
         known = [each for each in read_records(out / TRAJECTORIES, Trajectory) if each.id in write]
         _, figures = train(steps_of(values, {each.id: hidden.of(each) for each in known}), 0)
         rows = [asdict(each) for each in values if each.tried]
-        (RESULTS / "step_values.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        file = RESULTS / ("step_values_long.jsonl" if long else "step_values.jsonl")
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         seconds = round(time.process_time() - began, 1)
-        return {"study": "process", "arm": "", "seed": 0, **tried, **figures, "cpu_seconds": seconds}
+        return {"study": study, "arm": "", "seed": 0, **tried, **figures, "cpu_seconds": seconds}
 
 
 TURN_CREDIT = ["learner.credit.kind=turn", "learner.credit.discount=0"]
@@ -257,7 +260,7 @@ def note(outcome: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=("start", "pairs", "process", "credit", "table"))
+    parser.add_argument("study", choices=("start", "pairs", "process", "process-long", "credit", "table"))
     parser.add_argument("--work", type=Path, default=Path("runs/search"), help="folder for what is computed")
     parser.add_argument(
         "--arms", nargs="+", default=sum(ARMS.values(), ()), help="only these, the first of a study before others"
@@ -270,10 +273,11 @@ def main() -> None:
         write_table(outcomes(), RESULTS / "search.md")
         return
     study, done = Study(options.work), {(each["study"], each["arm"], each["seed"]) for each in outcomes()}
-    if options.study in ("start", "process"):
+    if options.study not in ARMS:
         if (options.study, "", 0) not in done:
             started = {"study": "start", "arm": "", "seed": 0}
-            note(study.calibration() if options.study == "process" else started | study.held_out(study.start, "start"))
+            found = study.held_out(study.start, "start") if options.study == "start" else study.calibration(options.study)
+            note(started | found)
         return
     for seed in options.seeds:
         for arm in ARMS[options.study]:

@@ -6,6 +6,9 @@ All roads of a seed start from its verified warm start, play training tasks (pro
 after the round in which they have sampled `--tokens`. All counts: proposed tasks, prompts that were tried, their validation.
 The last policy counts, without a choice on validation. Rates, groups and tasks a round are the demo's; no road has its own, but
 for GRPO's KL and DPO's minibatches. `hindsight` is rejection sampling that learns from the tasks that failures did solve, too.
+`GRPO with replay` adds as many earlier groups as there are fresh ones, at most 4 updates old, and makes twice as many steps an
+update. `GRPO, steps doubled` makes as many without them, on half the rows a step. `tool bonus` and `epsilon-tool` begin
+at 0.2 and end at 0, in round 8.
 The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
 
 Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.
@@ -35,6 +38,7 @@ from tracewheel import (
     RetrainConfig,
     RolloutSections,
     SamplerSections,
+    Score,
     ScoreSections,
     Trajectory,
     UpdateFiles,
@@ -46,19 +50,25 @@ from tracewheel import (
     load_config,
     load_tasks,
     make_sampler,
+    observe_scores,
     policy_of,
     read_records,
     read_scores,
+    score,
     update,
+    write_records,
 )
 from tracewheel_prompts.optimising import Optimising
 from tracewheel_prompts.players import LocalPlayer, curated_under, prompted
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.settings import PromptSettings
 from tracewheel_search.continuing import Player
+from tracewheel_search.exploring import Schedule, explore
 from tracewheel_search.hindsight import never_trained_on, relabelled
 from tracewheel_search.pairs import SCORES, TRAJECTORIES, PairSettings, write_pairs
+from tracewheel_search.replay import ReplaySettings, most_stale, replayed
 from tracewheel_search.searching import Search, SearchSettings
+from tracewheel_search.tool_bonus import with_bonus
 from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +80,7 @@ COMMON = [
     "threads=1", "rollout.exploration.environment_args={}", "training.tasks_per_iteration=16", "gate.gates_per_year=1",
     f"training.iterations={MOST_ROUNDS}",
 ]  # fmt: skip
+EXPLORED = Schedule(start=0.2, over=8)
 REPLAY = "gradient_checkpointing: false, replay_path: data/base/replay.parquet"
 LEARNERS = {
     "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
@@ -79,6 +90,14 @@ LEARNERS = {
         "learner.off_policy={proximal: recompute, correction: truncate}",
     ],
     "GRPO": ["learner.kind=grpo"],
+    "GRPO, steps doubled": ["learner.kind=grpo", "learner.minibatches=8"],
+    "GRPO with replay": [
+        "learner.kind=grpo",
+        "learner.minibatches=8",
+        "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}",
+    ],
+    "GRPO, tool bonus": ["learner.kind=grpo"],
+    "GRPO, epsilon-tool": ["learner.kind=grpo"],
     "trees, DPO": [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"],
 }
 
@@ -160,7 +179,7 @@ class Roads:
             curated,
             self.start,
             folder,
-            learnt_from=self.in_hindsight(config) if learner == "hindsight" else None,
+            learnt_from=LEARNT_FROM[learner](self, config) if learner in LEARNT_FROM else None,
             enough=lambda so_far: sampled(len(so_far)) >= self.tokens,
         )
         return Ended(adapter.parent, sampled(len(figures)), len(figures), prompt)
@@ -172,13 +191,56 @@ class Roads:
         player = Player(RolloutSections.of(config), policy_of(self.start, config.policy.base), 64)
 
         def joined(folder: Path) -> Path:
-            scores = {each.trajectory_id: each for each in read_scores(folder / SCORES)}
-            played = read_records(folder / TRAJECTORIES, Trajectory)
-            of = [scores[each.id] for each in played]
+            played, of = episodes_in(folder)
             relabelled(player, ScoreSections.of(config), played, of, known, taken, folder / "hindsight")
             return folder / "hindsight"
 
         return joined
+
+    def with_replay(self, config: RetrainConfig) -> Callable[[Path], Path]:
+        """Adds earlier groups to an iteration's episodes, as many as it has itself."""
+        bound, settings = most_stale(config), ReplaySettings(groups=config.training.tasks_per_iteration)
+
+        def joined(folder: Path) -> Path:
+            version = int(folder.name) - 1
+            kept = range(max(1, version - bound), version + 1)  # folder N was sampled by version N - 1
+            earlier = [episodes_in(folder.with_name(f"{number:03d}")) for number in kept]
+            figures = replayed(episodes_in(folder), earlier, version, bound, settings, self.seed, folder / "replay")
+            (folder / "replay" / "figures.json").write_text(json.dumps(figures))
+            return folder / "replay"
+
+        return joined
+
+    def with_tool_bonus(self, config: RetrainConfig) -> Callable[[Path], Path]:
+        """Rewards other tools than those of the group."""
+
+        def credited(folder: Path) -> Path:
+            played, of = episodes_in(folder)
+            out = _new(folder / "bonus")
+            write_records(out / TRAJECTORIES, played, Trajectory)
+            write_records(out / SCORES, with_bonus(played, of, EXPLORED.at(int(folder.name))), Score)
+            return out
+
+        return credited
+
+    def epsilon_tool(self, folder: Path) -> Ended:
+        """GRPO on rollouts in which some turns are begun by force."""
+        config = self.profile(LEARNERS["GRPO, epsilon-tool"])
+        sampler, known = make_sampler(SamplerSections.of(config), self.curated), load_tasks(self.curated, "train")
+        state, spent, number = self.start, 0, 0
+        while spent < self.tokens and number < MOST_ROUNDS:
+            number += 1
+            out, policy = folder / f"{number:03d}", policy_of(state, config.policy.base)
+            chosen = set(sampler.select(config.training.tasks_per_iteration, number))
+            tasks = [task for task in known if task.id in chosen]
+            sections = RolloutSections.of(config)
+            spent += explore(sections, policy, tasks, EXPLORED.at(number), out, iteration=number)["generated_tokens"]
+            score(ScoreSections.of(config), tasks, out / TRAJECTORIES, out)
+            files = UpdateFiles([out / TRAJECTORIES], [out / SCORES], state, self.start / "adapter", out)
+            update(UpdateSections.of(config), files, iteration=number)
+            observe_scores(sampler, out / SCORES)
+            state = out
+        return Ended(state, spent, number)
 
     def prompt(self, parts: tuple[str, ...], folder: Path, tokens: int) -> Ended:
         """GEPA with the table of edits."""
@@ -239,16 +301,32 @@ class Roads:
         return Ended(state, spent, len(rounds), figures={"rounds": rounds})
 
 
+LEARNT_FROM = {
+    "hindsight": Roads.in_hindsight,
+    "GRPO with replay": Roads.with_replay,
+    "GRPO, tool bonus": Roads.with_tool_bonus,
+}
 ROADS: dict[str, Callable[[Roads, Path], Ended]] = {
     "few-shot": lambda roads, folder: roads.prompt(("demonstrations",), folder, roads.tokens),
     "prompt": lambda roads, folder: roads.prompt(("system", "tools"), folder, roads.tokens),
     "rejection sampling": lambda roads, folder: roads.loop("rejection sampling", folder),
     "hindsight": lambda roads, folder: roads.loop("hindsight", folder),
     "GRPO": lambda roads, folder: roads.loop("GRPO", folder),
+    "GRPO, steps doubled": lambda roads, folder: roads.loop("GRPO, steps doubled", folder),
+    "GRPO with replay": lambda roads, folder: roads.loop("GRPO with replay", folder),
+    "GRPO, tool bonus": lambda roads, folder: roads.loop("GRPO, tool bonus", folder),
+    "GRPO, epsilon-tool": Roads.epsilon_tool,
     "trees, DPO": Roads.trees,
     "self-play": Roads.self_play,
     "prompt, then GRPO": Roads.prompt_then_grpo,
 }
+
+
+def episodes_in(folder: Path) -> tuple[list[Trajectory], list[Score]]:
+    """The trajectories of a folder with their scores, in the same order."""
+    scores = {each.trajectory_id: each for each in read_scores(folder / SCORES)}
+    played = read_records(folder / TRAJECTORIES, Trajectory)
+    return played, [scores[each.id] for each in played]
 
 
 def tokens_in(folder: Path) -> int:

@@ -25,6 +25,11 @@ TITLES = {
     "credit": "Credit of turns beside credit of episodes, GRPO without scale, held-out tasks of six turns or more",
 }
 
+CALIBRATIONS = {
+    "process": "The process model on tasks that it was not fitted on",
+    "process-long": "The same on tasks of six turns or more alone",
+}
+
 
 def write_table(outcomes: list[dict[str, Any]], out: Path) -> None:
     """Write what is known so far."""
@@ -36,7 +41,7 @@ def write_table(outcomes: list[dict[str, Any]], out: Path) -> None:
         if own:
             lines += _study(study, title, own, start)
     for each in outcomes:
-        if each["study"] == "process":
+        if each["study"] in CALIBRATIONS:
             lines += _calibration(each)
     out.write_text("\n".join(lines))
 
@@ -73,7 +78,7 @@ def _study(study: str, title: str, own: list[dict[str, Any]], start: dict[str, A
 
 def _calibration(found: dict[str, Any]) -> list[str]:
     lines = [
-        "## The process model on tasks that it was not fitted on",
+        f"## {CALIBRATIONS[found['study']]}",
         "",
         f"{found['steps']} steps of {found['tasks']} tasks ({found['tries']} tries), fitted on {found['fitted_tasks']} tasks; "
         f"{found['sampled_tokens']:,} tokens sampled for {found['continuations']} continuations.",

@@ -1,6 +1,7 @@
 """The commands one after the other on a small curated folder, as a user calls them."""
 
 from argparse import ArgumentParser
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ from tracewheel import (
     ConfigError,
     DataError,
     RolloutSections,
+    Score,
     ScoreSections,
     Trajectory,
     load_tasks,
@@ -19,8 +21,9 @@ from tracewheel import (
     read_scores,
     roll_out,
     score,
+    write_records,
 )
-from tracewheel_search.commands import credit_turns, relabel, search, train_process_model
+from tracewheel_search.commands import credit_turns, relabel, replay, search, train_process_model
 
 
 def called(module, *words):
@@ -108,3 +111,32 @@ def test_relabel_adds_the_successes_of_other_tasks(house):
     assert len(trajectories) == len(scores) == found["episodes"] + found["relabelled"]
     held_out = {task.id for task in load_tasks(house / "curated", "held_out")}
     assert not held_out & {each.task_id for each in trajectories}
+
+
+def test_replay_adds_earlier_groups_for_a_learner_that_corrects(house):
+    """The earlier rollout is the same one under other names, one episode of each task called a success."""
+    earlier = house / "earlier"
+    earlier.mkdir()
+    before, judged = read_episodes(house / "rollout")
+    renamed = [replace(each, id=f"earlier-{each.id}") for each in before]
+    won = [
+        replace(item, trajectory_id=each.id, total=float(each.sample == 0), breakdown={"success": float(each.sample == 0)})
+        for each, item in zip(renamed, judged, strict=True)
+    ]
+    write_records(earlier / "trajectories.parquet", renamed, Trajectory)
+    write_records(earlier / "scores.parquet", won, Score)
+    files = ["--earlier", earlier / "trajectories.parquet", earlier / "scores.parquet", "--earlier", *episodes(house)[1::2]]
+    words = [*common(house), *episodes(house), *files, "--groups", 2, "--out", house / "replayed"]
+    with pytest.raises(ConfigError, match="correction and a bound on age"):
+        called(replay, *words)
+    correction = "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}"
+    found = called(replay, *words, "--set", correction)
+    assert (found["fresh"], found["groups"], found["replayed"], found["max_age"]) == (len(before), 6, 2, 4)
+    after, scores = read_episodes(house / "replayed")
+    assert after[: len(before)] == before and len(after) == len(before) + 2 * len(before) // 6 and len(scores) == len(after)
+
+
+def read_episodes(folder):
+    known = {each.trajectory_id: each for each in read_scores(folder / "scores.parquet")}
+    trajectories = read_records(folder / "trajectories.parquet", Trajectory)
+    return trajectories, [known[each.id] for each in trajectories]

@@ -30,6 +30,16 @@ def add_episodes(parser: ArgumentParser) -> None:
     parser.add_argument("--scores", required=True, metavar="FILE", help="its scores.parquet")
 
 
+def add_schedule(parser: ArgumentParser, name: str, meaning: str) -> None:
+    """A value that goes in a line from its first iteration's to its last one's."""
+    parser.add_argument(f"--{name}", type=float, required=True, metavar="X", help=f"{meaning}; of the first iteration")
+    parser.add_argument(
+        f"--{name}-end", type=float, default=0.0, metavar="X", help="of iteration --over and all later ones (default: 0)"
+    )
+    parser.add_argument("--over", type=int, default=20, metavar="N", help="see above (default: 20)")
+    parser.add_argument("--iteration", type=int, default=1, metavar="N", help="number of this iteration (default: 1)")
+
+
 def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
     """The profile with its changes, and the policy; the libraries are quiet from now on.
 
@@ -61,6 +71,11 @@ def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:
 
 
 def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
+    """The trajectories that were named with their scores; see `episodes_of`."""
+    return episodes_of(Path(options.trajectories), Path(options.scores))
+
+
+def episodes_of(trajectories: Path, scores: Path) -> tuple[list[Trajectory], list[Score]]:
     """Trajectories with their scores, in the trajectories' order.
 
     Raises:
@@ -68,9 +83,9 @@ def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
     """
     from tracewheel import DataError, Trajectory, read_records, read_scores
 
-    trajectories = read_records(Path(options.trajectories), Trajectory)
-    by_id = {item.trajectory_id: item for item in read_scores(Path(options.scores))}
-    lost = [each.id for each in trajectories if each.id not in by_id]
+    found = read_records(trajectories, Trajectory)
+    by_id = {item.trajectory_id: item for item in read_scores(scores)}
+    lost = [each.id for each in found if each.id not in by_id]
     if lost:
-        raise DataError(f"{options.scores}: has no score of {len(lost)} trajectories, the first is {lost[0]}")
-    return trajectories, [by_id[each.id] for each in trajectories]
+        raise DataError(f"{scores}: has no score of {len(lost)} trajectories, the first is {lost[0]}")
+    return found, [by_id[each.id] for each in found]
