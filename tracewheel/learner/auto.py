@@ -45,7 +45,10 @@ def chosen(learner: AnyLearner, state: Path, trajectories: pd.DataFrame, iterati
 
 
 def kind_of(shares: Mapping[str, float]) -> str:
-    """Rejection sampling where most groups are lost: it leads there, and elsewhere both end alike."""
+    """Rejection sampling where most groups are lost, else GRPO, which uses partial rewards too.
+
+    Where rewards are 0 or 1 the two are not told apart at any share (`benchmarks/results/lost_tasks.md`).
+    """
     return KINDS[shares["first_lost"] > LostTasksConfig.MOST]
 
 

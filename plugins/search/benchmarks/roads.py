@@ -1,4 +1,4 @@
-"""Every road to a better agent on the tiny workspace, at equal sampled tokens, each judged by the gate against the warm start.
+"""Every road to a better agent on one profile, at equal sampled tokens, each judged by the gate against the warm start.
 
     python plugins/search/benchmarks/roads.py --seeds 0 1 2
 
@@ -9,7 +9,8 @@ for GRPO's KL and DPO's minibatches. `hindsight` is rejection sampling that lear
 `GRPO with replay` adds as many earlier groups as there are fresh ones, at most 4 updates old, and makes twice as many steps an
 update. `GRPO, steps doubled` makes as many without them, on half the rows a step. `tool bonus` and `epsilon-tool` begin
 at 0.2 and end at 0, in round 8.
-The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay.
+The reflection model is a table of edits over HTTP. Needs the wheels prompts and selfplay. With another
+`--profile` than the tiny workspace's, name an `--out` of its own.
 
 Writes `results/roads.json` with the outcome of each held-out task, and `results/roads.md`. Finished cells are not played again.
 """
@@ -73,7 +74,7 @@ from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
 ROOT = Path(__file__).parents[3]
 RESULTS = Path(__file__).parent / "results"
-PROFILE, CHALLENGER = str(ROOT / "configs/tiny.yaml"), str(ROOT / "plugins/selfplay/configs/challenger.yaml")
+PROFILE, CHALLENGER = "configs/tiny.yaml", str(ROOT / "plugins/selfplay/configs/challenger.yaml")
 START, ROUNDS, MOST_ROUNDS = "warm start", 3, 64
 # Every road plays the tasks as they are, since a search plays them again. One gate: each verdict is a comparison of its own.
 COMMON = [
@@ -122,18 +123,22 @@ class Roads:
         settings: `a.b=value`, for all roads.
         challenger: The same for the challenger of self-play.
         work: Where the seed has a folder.
+        profile: A file, from the repository's root.
     """
 
-    def __init__(self, seed: int, tokens: int, settings: list[str], challenger: list[str], work: Path) -> None:
+    def __init__(
+        self, seed: int, tokens: int, settings: list[str], challenger: list[str], work: Path, profile: str = PROFILE
+    ) -> None:
         self.seed, self.tokens, self._settings, self._challenger = seed, tokens, settings, challenger
+        self._profile = str(ROOT / profile)
         self.config = self.profile(())
         self.work = work / f"seed-{seed}"
         self.curated = curated_logs(self.config, work / "curated")
         self.start = warm_started(self.config, self.curated, self.work / "warm")
 
     def profile(self, learner: list[str] | tuple[()]) -> RetrainConfig:
-        """The demo's profile with a learner."""
-        return load_config(PROFILE, [*COMMON, *learner, f"seed={self.seed}", *self._settings])
+        """The profile with a learner."""
+        return load_config(self._profile, [*COMMON, *learner, f"seed={self.seed}", *self._settings])
 
     def cell(self, road: str) -> dict[str, Any]:
         """Go a road, evaluate where it ends, and let the gate judge: a cell of the table."""
@@ -358,6 +363,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--roads", nargs="+", choices=ROADS, default=list(ROADS))
     parser.add_argument("--tokens", type=int, default=60_000, help="that each road may sample")
+    parser.add_argument("--profile", default=PROFILE)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="a.b=c", help="for all roads")
     parser.add_argument("--challenger-set", action="append", default=[], metavar="a.b=c", help="for self-play's challenger")
     parser.add_argument("--work", type=Path, default=Path("runs/roads"))
@@ -365,12 +371,15 @@ def main(words: list[str] | None = None) -> None:
     options = parser.parse_args(words)
     path = options.out / "roads.json"
     asked = {"tokens": options.tokens, "settings": options.settings, "challenger": options.challenger_set}
+    asked |= {"profile": options.profile} if options.profile != PROFILE else {}
     work = options.work / content_hash(asked, length=8)
     known = known_cells(path, asked)
     for seed in options.seeds:
         done: dict[str, Any] = known["cells"].setdefault(str(seed), {})
         missing = [road for road in (START, *options.roads) if road not in done]
-        roads = Roads(seed, options.tokens, options.settings, options.challenger_set, work) if missing else None
+        roads = (
+            Roads(seed, options.tokens, options.settings, options.challenger_set, work, options.profile) if missing else None
+        )
         if roads and not (roads.work / "warm-start" / "held_out").is_dir():
             missing = [START, *(road for road in missing if road != START)]  # the gate needs its evaluation
         for road in missing:

@@ -27,11 +27,13 @@ def page(known: dict[str, Any], start: str) -> str:
         rows.append([road, *each, f"{fmean(rates.values()):.3f}", won, f"{tokens:,.0f}", f"{rounds:.0f}", f"{seconds:.0f}"])
     head = ["road", *(f"seed {seed}" for seed in seeds), "mean", "promoted", "sampled tokens", "rounds", "CPU s"]
     cell = next(iter(by_road[start].values()))
-    settings = f", with {' '.join(known['asked']['settings'])}" if known["asked"]["settings"] else ""
+    asked = known["asked"]
+    profile = f"--profile {asked['profile']} " if "profile" in asked else ""
+    settings = f", with {' '.join(asked['settings'])}" if asked["settings"] else ""
     lines = [
         "# Roads to a better agent",
         "",
-        f"Written by `python plugins/search/benchmarks/roads.py --tokens {known['asked']['tokens']}`{settings}; it says how.",
+        f"Written by `python plugins/search/benchmarks/roads.py {profile}--tokens {asked['tokens']}`{settings}; it says how.",
         f"Success is the mean of greedy and sampled on {len(cell['tasks']['task_id'])} held-out tasks. `promoted`: seeds on",
         "which the gate promotes the road over its warm start, each verdict a comparison of its own.",
         "",
