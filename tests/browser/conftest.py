@@ -14,7 +14,7 @@ import pytest
 from tracewheel.dashboard.library import unpack_demo
 
 ROOT = Path(__file__).parents[2]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def installed_browser() -> str | None:

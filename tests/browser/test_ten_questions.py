@@ -60,6 +60,7 @@ def test_did_the_grader_err(reviewer):
     open_run(reviewer, "refused")
     reviewer.click("Review")
     reviewer.page.get_by_role("link", name="Label").first.click()
+    reviewer.page.wait_for_load_state()
     reviewer.clicks += 1
     assert reviewer.page.get_by_label(re.compile("grader", re.I)).count() > 0, "the episode, its score, and a place to say so"
     assert reviewer.says("move_file")
@@ -73,6 +74,7 @@ def test_what_did_this_run_cost_per_point(reviewer):
 def test_which_traces_taught_this_adapter(reviewer):
     open_run(reviewer, "promoted")
     reviewer.page.get_by_label("Run ").get_by_role("link", name="Lineage").click()
+    reviewer.page.wait_for_load_state()
     reviewer.clicks += 1
     assert re.search(r"chat-[0-9a-f]{12}", reviewer.page.inner_text("main")) and reviewer.says("monday.jsonl:")
 
@@ -92,6 +94,7 @@ def test_what_changed_since_the_last_run(reviewer):
 def test_whose_data_is_in_it(reviewer):
     open_run(reviewer, "promoted")
     reviewer.page.get_by_label("Run ").get_by_role("link", name="Lineage").click()
+    reviewer.page.wait_for_load_state()
     reviewer.clicks += 1
     name = reviewer.page.get_by_role("link", name=re.compile(r"^user-\d+$")).first.inner_text()
     reviewer.click(name)
