@@ -15,10 +15,7 @@ from tracewheel.core.threads import wait_briefly
 __version__ = "0.1.0"
 
 PUBLIC = {
-    "flows.commands.command": (
-        "Command",
-        "FileOut",
-    ),
+    "flows.commands.command": ("Command", "FileOut"),
     "flows.console.arguments": (
         "curated_folder",
         "folder_of",
@@ -26,38 +23,19 @@ PUBLIC = {
         "profile_options",
         "profile_words",
     ),
-    "flows.console.look": (
-        "Block",
-        "Card",
-        "Grid",
-    ),
+    "flows.console.look": ("Block", "Card", "Grid"),
     "flows.console.progress": ("stage_shown",),
     "flows.screening": ("Screen",),
-    "flows.setup": (
-        "prepare_environment",
-        "resolve_config",
-    ),
-    "flows.wheel_stages": (
-        "Played",
-        "WheelStage",
-    ),
+    "flows.setup": ("prepare_environment", "resolve_config"),
+    "flows.wheel_stages": ("Played", "WheelStage"),
     "tasks.afterwards.reproduction": ("begin_again",),
-    "tasks.engine.run": (
-        "Policy",
-        "Run",
-    ),
-    "tasks.engine.stage": (
-        "Context",
-        "stage_task",
-    ),
+    "tasks.engine.run": ("Policy", "Run"),
+    "tasks.engine.stage": ("Context", "stage_task"),
     "tasks.engine.stage_code": ("stage_files",),
     "tasks.records.audit": ("note_audit",),
     "tasks.stages.ingest": ("ingested",),
     "tasks.tracking.log_run": ("log_run",),
-    "tasks.tracking.registry": (
-        "fetch_registered",
-        "find_champion",
-    ),
+    "tasks.tracking.registry": ("fetch_registered", "find_champion"),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.config": (
         "AuditSections",
@@ -75,25 +53,11 @@ PUBLIC = {
         "WorkerSections",
         "load_config",
     ),
-    "tracewheel.config.base": (
-        "Count",
-        "Positive",
-        "Strict",
-    ),
+    "tracewheel.config.base": ("Count", "Positive", "Strict"),
     "tracewheel.core.box_calls": ("seccomp_program",),
-    "tracewheel.core.box_folders": (
-        "bound_folders",
-        "hidden_folders",
-        "masked_files",
-    ),
-    "tracewheel.core.differences": (
-        "setting_differences",
-        "value_differences",
-    ),
-    "tracewheel.core.endings": (
-        "ending",
-        "with_ending",
-    ),
+    "tracewheel.core.box_folders": ("bound_folders", "hidden_folders", "masked_files"),
+    "tracewheel.core.differences": ("setting_differences", "value_differences"),
+    "tracewheel.core.endings": ("ending", "with_ending"),
     "tracewheel.core.errors": (
         "AdapterMismatchError",
         "ConfigError",
@@ -129,37 +93,17 @@ PUBLIC = {
         "read_text",
     ),
     "tracewheel.core.forks": ("read_before",),
-    "tracewheel.core.inference": (
-        "rate_interval",
-        "wilson_interval",
-    ),
+    "tracewheel.core.inference": ("rate_interval", "wilson_interval"),
     "tracewheel.core.kind_table": ("give",),
-    "tracewheel.core.kinds": (
-        "kind_text",
-        "parse_kind",
-    ),
+    "tracewheel.core.kinds": ("kind_text", "parse_kind"),
     "tracewheel.core.locks": ("hold_beside",),
     "tracewheel.core.log_formats": ("request_bodies",),
-    "tracewheel.core.machine": (
-        "NUMERIC_VARIABLES",
-        "machine_record",
-        "said_version",
-    ),
+    "tracewheel.core.machine": ("NUMERIC_VARIABLES", "machine_record", "said_version"),
     "tracewheel.core.out_folder": ("Writes",),
-    "tracewheel.core.paths": (
-        "JsonPath",
-        "MissingPath",
-    ),
+    "tracewheel.core.paths": ("JsonPath", "MissingPath"),
     "tracewheel.core.processes": ("end_with_parent",),
-    "tracewheel.core.run_record": (
-        "find_runs",
-        "run_named",
-    ),
-    "tracewheel.core.store": (
-        "Entry",
-        "produce_whole",
-        "write_whole",
-    ),
+    "tracewheel.core.run_record": ("find_runs", "run_named"),
+    "tracewheel.core.store": ("Entry", "produce_whole", "write_whole"),
     "tracewheel.core.strict_json": (
         "check_json",
         "fresh_copy",
@@ -180,26 +124,12 @@ PUBLIC = {
     ),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
-    "tracewheel.curation.probes": (
-        "logged_solutions",
-        "probe_task",
-    ),
+    "tracewheel.curation.probes": ("logged_solutions", "probe_task"),
     "tracewheel.curation.replayed_traces": ("replayed_rows",),
-    "tracewheel.dashboard.files": (
-        "document_file",
-        "write_audit_page",
-        "write_page",
-    ),
+    "tracewheel.dashboard.files": ("document_file", "write_audit_page", "write_page"),
     "tracewheel.dashboard.sources": ("sources_of",),
-    "tracewheel.dashboard.view": (
-        "Ask",
-        "Tab",
-        "page",
-    ),
-    "tracewheel.demo.base_tokenizer": (
-        "chat_pieces",
-        "fixed_text",
-    ),
+    "tracewheel.dashboard.view": ("Ask", "Tab", "page"),
+    "tracewheel.demo.base_tokenizer": ("chat_pieces", "fixed_text"),
     "tracewheel.demo.deployed_logs": (
         "FIRST_EPISODE",
         "Deployment",
@@ -209,21 +139,11 @@ PUBLIC = {
         "with_broken_lines",
     ),
     "tracewheel.demo.worlds": ("World",),
-    "tracewheel.engines.base": (
-        "Engine",
-        "Generation",
-        "Request",
-    ),
-    "tracewheel.engines.chat_reply": (
-        "BudgetReached",
-        "Reply",
-    ),
+    "tracewheel.engines.base": ("Engine", "Generation", "Request"),
+    "tracewheel.engines.chat_reply": ("BudgetReached", "Reply"),
     "tracewheel.engines.making": ("make_engine",),
     "tracewheel.engines.openai_chat": ("OpenAiChat",),
-    "tracewheel.environments": (
-        "make_environment",
-        "open_environment",
-    ),
+    "tracewheel.environments": ("make_environment", "open_environment"),
     "tracewheel.environments.base": (
         "TEXT_TURN",
         "Attackable",
@@ -250,14 +170,8 @@ PUBLIC = {
     "tracewheel.evaluation.family_differences": ("paired_differences",),
     "tracewheel.evaluation.gate_stage": ("decide_gate",),
     "tracewheel.evaluation.idle_reward": ("idle_reward",),
-    "tracewheel.evaluation.ranking": (
-        "Evaluation",
-        "comparable_rates",
-    ),
-    "tracewheel.evaluation.wording": (
-        "gain_of",
-        "in_words",
-    ),
+    "tracewheel.evaluation.ranking": ("Evaluation", "comparable_rates"),
+    "tracewheel.evaluation.wording": ("gain_of", "in_words"),
     "tracewheel.gateway.conversation_log": ("ConversationLog",),
     "tracewheel.gateway.server": ("AppServer",),
     "tracewheel.learner.rescoring": ("rescored",),
@@ -265,11 +179,7 @@ PUBLIC = {
     "tracewheel.learner.update": ("update",),
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
-    "tracewheel.operations.batches": (
-        "Batch",
-        "LogPart",
-        "screened_batches",
-    ),
+    "tracewheel.operations.batches": ("Batch", "LogPart", "screened_batches"),
     "tracewheel.policy.adapter_check": ("check_adapter_files",),
     "tracewheel.policy.adapters": (
         "PolicyRef",
@@ -280,47 +190,22 @@ PUBLIC = {
         "weights_folder",
         "write_full_model",
     ),
-    "tracewheel.policy.loading": (
-        "load_base",
-        "load_for_generation",
-    ),
-    "tracewheel.policy.probe": (
-        "probe_logprobs",
-        "write_probe",
-    ),
+    "tracewheel.policy.loading": ("load_base", "load_for_generation"),
+    "tracewheel.policy.probe": ("probe_logprobs", "write_probe"),
     "tracewheel.policy.saving": ("save_adapter",),
-    "tracewheel.report.document": (
-        "Quote",
-        "Section",
-        "Table",
-    ),
+    "tracewheel.report.document": ("Quote", "Section", "Table"),
     "tracewheel.report.finished_run": ("FinishedRun",),
     "tracewheel.rollout.episode": ("EpisodeSpec",),
     "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
     "tracewheel.rollout.orders": ("Order",),
-    "tracewheel.rollout.rollout": (
-        "episode_pool",
-        "roll_out",
-    ),
+    "tracewheel.rollout.rollout": ("episode_pool", "roll_out"),
     "tracewheel.rollout.trajectory_queue": ("TrajectoryQueue",),
-    "tracewheel.rollout.worker": (
-        "work",
-        "worker_code",
-    ),
+    "tracewheel.rollout.worker": ("work", "worker_code"),
     "tracewheel.sampling.curriculum": ("make_sampler",),
-    "tracewheel.sampling.sampler": (
-        "TaskSampler",
-        "observe_scores",
-    ),
+    "tracewheel.sampling.sampler": ("TaskSampler", "observe_scores"),
     "tracewheel.scoring.rubric": ("success_of",),
-    "tracewheel.scoring.score": (
-        "read_scores",
-        "score",
-    ),
-    "tracewheel.scoring.verifiers": (
-        "make_verifier",
-        "verdict_of",
-    ),
+    "tracewheel.scoring.score": ("read_scores", "score"),
+    "tracewheel.scoring.verifiers": ("make_verifier", "verdict_of"),
     "tracewheel.scoring.verifiers.base": (
         "EpisodeVerifier",
         "GradedVerifier",
@@ -338,10 +223,7 @@ PUBLIC = {
     "tracewheel.traces.forgotten": ("list_with_adapter",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.json_cutter": ("Piece",),
-    "tracewheel.traces.quarantine": (
-        "InvalidRecord",
-        "Quarantined",
-    ),
+    "tracewheel.traces.quarantine": ("InvalidRecord", "Quarantined"),
     "tracewheel.traces.readers.building": ("build_trace",),
     "tracewheel.traces.readers.content": (
         "Content",
@@ -350,10 +232,7 @@ PUBLIC = {
         "read_parts",
         "tool_call",
     ),
-    "tracewheel.traces.readers.conversation": (
-        "history_hashes",
-        "message_key",
-    ),
+    "tracewheel.traces.readers.conversation": ("history_hashes", "message_key"),
     "tracewheel.traces.readers.dialects": (
         "ROLE_NAMES",
         "as_chat",
@@ -381,11 +260,7 @@ PUBLIC = {
         "Signs",
     ),
     "tracewheel.traces.readers.tools": ("as_tools",),
-    "tracewheel.traces.readers.unread": (
-        "check_stored",
-        "is_blank",
-        "texts_of",
-    ),
+    "tracewheel.traces.readers.unread": ("check_stored", "is_blank", "texts_of"),
     "tracewheel.traces.redaction.redactor": ("Redactor",),
     "tracewheel.traces.sources": ("Source",),
 }
