@@ -86,19 +86,11 @@ def branch_seed(seed: int, task: Task, sample: int) -> int:
     return int(content_hash(["branch", seed, task.id, sample], 15), 16)
 
 
-class ContinuingEngine:
-    """An engine that answers a session's first turns with those it was given, and the others with those of another engine.
-
-    Attributes:
-        sampled: Tokens that the policy sampled so far; given ones do not count.
-    """
+class EngineInFront:
+    """An engine in front of another, which does all that a subclass does not."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._given: dict[int, deque[SampledTurn]] = {}
-        self._rows: dict[int, list[int]] = {}  # what a session's request to the engine will begin with
-        self._ready: list[Generation] = []
-        self.sampled = 0
 
     @property
     def policy_version(self) -> int:
@@ -108,6 +100,34 @@ class ContinuingEngine:
     @policy_version.setter
     def policy_version(self, version: int) -> None:
         self._engine.policy_version = version
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to sample."""
+        return self._engine.idle
+
+    def close(self, session: int) -> None:
+        """Forget a session."""
+        self._engine.close(session)
+
+    def update_weights(self, policy: PolicyRef) -> None:
+        """Sample with this policy from now on."""
+        self._engine.update_weights(policy)
+
+
+class ContinuingEngine(EngineInFront):
+    """An engine that answers a session's first turns with those it was given, and the others with those of another engine.
+
+    Attributes:
+        sampled: Tokens that the policy sampled so far; given ones do not count.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._given: dict[int, deque[SampledTurn]] = {}
+        self._rows: dict[int, list[int]] = {}  # what a session's request to the engine will begin with
+        self._ready: list[Generation] = []
+        self.sampled = 0
 
     @property
     def idle(self) -> bool:
@@ -152,10 +172,6 @@ class ContinuingEngine:
             self._forget(session)
         else:
             self._engine.close(session)
-
-    def update_weights(self, policy: PolicyRef) -> None:
-        """Sample with this policy from now on."""
-        self._engine.update_weights(policy)
 
     def _forget(self, session: int) -> None:
         del self._given[session], self._rows[session]

@@ -34,7 +34,7 @@ from tracewheel import (
     write_json,
     write_records,
 )
-from tracewheel_search.continuing import branch_seed
+from tracewheel_search.continuing import EngineInFront, branch_seed
 from tracewheel_search.pairs import TRAJECTORIES
 
 MOST = 0.5  # of the turns may be begun by force
@@ -91,7 +91,7 @@ class ForcedHeads:
         return head
 
 
-class ExploringEngine:
+class ExploringEngine(EngineInFront):
     """An engine in front of the policy's that begins turns of known sessions by force; greedy sessions never.
 
     Args:
@@ -99,23 +99,9 @@ class ExploringEngine:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._heads: dict[int, ForcedHeads] = {}
         self._begun: dict[int, list[int]] = {}
-
-    @property
-    def policy_version(self) -> int:
-        """Of the policy that samples."""
-        return self._engine.policy_version
-
-    @policy_version.setter
-    def policy_version(self, version: int) -> None:
-        self._engine.policy_version = version
-
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing to sample."""
-        return self._engine.idle
 
     def explore(self, session: int, heads: ForcedHeads) -> None:
         """Begin turns of a session with these."""
@@ -141,14 +127,6 @@ class ExploringEngine:
             logprobs=[*[0.0] * len(head), *found.logprobs],
             versions=[*found.versions[:1] * len(head), *found.versions],
         )
-
-    def close(self, session: int) -> None:
-        """Forget a session."""
-        self._engine.close(session)
-
-    def update_weights(self, policy: PolicyRef) -> None:
-        """Sample with this policy from now on."""
-        self._engine.update_weights(policy)
 
 
 def with_forced(trajectory: Trajectory, taken: Sequence[int]) -> Trajectory:
