@@ -8,18 +8,22 @@ seed's warm start and stop after the iteration in which they have sampled `--tok
 held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
 the last policy which a method had, by its mean over seeds, when rejection sampling had ended. Writes
 `results/lost_tasks.json`, with the outcome of each task, and `results/lost_tasks.md`; what the first holds is not played again.
-With other `--tiers`, that is numbers of files, the first is `lost_tasks_TIERS.json`, and all such files make the last table.
+With other `--tiers`, that is numbers of files, the first is `lost_tasks_TIERS.json`, and all such files make a table. So
+do the files of another `--world`, `lost_tasks_WORLD.json`:
+
+- `assistant`: tasks of tier 4, which neither logs nor base have; 96 held-out tasks with names that no training task has;
+- `order_desk`: SmolLM2, requests for which two orders are to be changed; held-out tasks in words and with names that no
+  training task has. It needs what `make demo-smollm2` prepares.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
@@ -27,32 +31,22 @@ from typing import Any
 
 import pandas as pd
 import torch
+from lost_worlds import WORLDS, World
 from measuring import table
 from methods import difference_of, figures_of, method_table
 from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.config import EvaluateSections, RetrainConfig, SolutionSections, load_config
-from tracewheel.core.types import Task
-from tracewheel.environments.base import play_calls
-from tracewheel.environments.workspace.agent import solution
-from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment
-from tracewheel.environments.workspace.tasks import make_task
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate_split
 from tracewheel.learner.solutions import SOLUTIONS_FILE, find_solutions
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.sampling.lost_tasks import LostTasks
 from tracewheel.scoring.score import SCORES_FILE
-from tracewheel.scoring.verifiers import make_verifier
 
-FAMILIES, TIERS = ("list", "content"), (6, 7, 8)
-TRAIN, HELD_OUT, KNOWN = 96, 48, 26
+TIERS = WORLDS["workspace"].tiers
 SAMPLES = 24 * 8  # of an iteration
 SECONDS = ("rollout_s", "update_s", "cpu_s")
-SETTINGS = [
-    "sampler.kind=uniform", "rollout.group_size=8", "training.tasks_per_iteration=24",
-    "rollout.exploration.environment_args={}",
-    "rollout.max_tokens=600", "threads=1",
-]  # fmt: skip
+SETTINGS = ["sampler.kind=uniform", "rollout.group_size=8", "training.tasks_per_iteration=24", "training.iterations=16"]
 EPOCHS = 24  # of imitation, where it comes first
 
 
@@ -67,7 +61,7 @@ class Method:
         wrong: The share of the known solutions that are wrong.
         verified: Whether the verifier has seen them.
         fill: Imitate alone, for as long as rejection sampling took.
-        rate: The learning rate.
+        rate: The learning rate, in the world's.
     """
 
     kind: str = "rejection_sampling"
@@ -76,13 +70,13 @@ class Method:
     wrong: float = 0.0
     verified: bool = True
     fill: bool = False
-    rate: float = 1e-3
+    rate: float = 1.0
 
-    def settings(self, epochs: int) -> list[str]:
+    def settings(self, world: World, epochs: int) -> list[str]:
         """Of the profile."""
         rescue = f"{{rows: 24, sources: [logs, own], at_start: {epochs}}}"
         kl = 0.01 if self.kind == "grpo" else 0.0
-        own = [f"learner.kind={self.kind}", f"learner.learning_rate={self.rate}", f"learner.kl={kl}"]
+        own = [f"learner.kind={self.kind}", f"learner.learning_rate={self.rate * world.rate}", f"learner.kl={kl}"]
         return own if self.at_start is None else [*own, f"learner.lost_tasks={rescue}"]
 
 
@@ -99,7 +93,11 @@ METHODS = {
     "half wrong, not verified: imitated first, solutions join": Method(at_start=EPOCHS, wrong=0.5, verified=False),
     "GRPO, solutions join": Method("grpo", at_start=0),
     "GRPO, imitated first, solutions join": Method("grpo", at_start=EPOCHS),
-    **{f"{kind}, rate {rate:g}": Method(kind, rate=rate) for kind in ("rejection_sampling", "grpo") for rate in (3e-4, 3e-3)},
+    **{
+        f"{kind}, rate {rate:g}": Method(kind, rate=rate / 1e-3)
+        for kind in ("rejection_sampling", "grpo")
+        for rate in (3e-4, 3e-3)
+    },
 }
 
 
@@ -108,13 +106,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--tokens", type=int, default=110_000)
-    parser.add_argument("--tiers", type=int, nargs="+", default=TIERS, help="numbers of files of the tasks")
+    parser.add_argument("--world", choices=WORLDS, default="workspace")
+    parser.add_argument("--tiers", type=int, nargs="+", help="numbers of files of the tasks")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--work", type=Path, default=Path("runs/benchmark-lost-tasks"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    arguments.tiers = tuple(arguments.tiers)
-    known = arguments.out / results_file(arguments.tiers)
+    arguments.of = WORLDS[arguments.world]
+    arguments.of = replace(arguments.of, tiers=tuple(arguments.tiers or arguments.of.tiers))
+    known = arguments.out / results_file(arguments)
     results: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
     for seed in arguments.seeds:
         for name in ("warm start", *arguments.methods):
@@ -129,14 +129,20 @@ def main() -> None:
     for name in arguments.methods:
         at_equal_cpu(name, results, arguments)
     known.write_text(json.dumps(results) + "\n")
-    text = table_of(json.loads((arguments.out / results_file(TIERS)).read_text())) + boundary(arguments.out)
+    text = table_of(json.loads((arguments.out / "lost_tasks.json").read_text())) + boundary(arguments.out)
+    for world in sorted(WORLDS.keys() - {"workspace"}):
+        of_world = arguments.out / f"lost_tasks_{world}.json"
+        if of_world.exists():
+            text += f"\nWorld `{world}`:\n\n{rates_of(json.loads(of_world.read_text()))}\n"
     (arguments.out / "lost_tasks.md").write_text(text)
     print(text)
 
 
-def results_file(tiers: tuple[int, ...]) -> str:
-    """The name of the file of results on tasks with so many files."""
-    return "lost_tasks.json" if tiers == TIERS else f"lost_tasks_{'-'.join(map(str, tiers))}.json"
+def results_file(arguments: argparse.Namespace) -> str:
+    """The name of the file of results on these tasks."""
+    if arguments.world != "workspace":
+        return f"lost_tasks_{arguments.world}.json"
+    return "lost_tasks.json" if arguments.of.tiers == TIERS else f"lost_tasks_{'-'.join(map(str, arguments.of.tiers))}.json"
 
 
 def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[dict[str, Any]]) -> dict[str, Any]:
@@ -145,16 +151,15 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
     budget, epochs = sum(each["cpu_s"] for each in of_base), method.at_start or 0
     if method.fill:
         epochs = filling(
-            json.loads((arguments.out / results_file(arguments.tiers)).read_text())[FIRST][str(seed)]["iterations"][0], budget
+            json.loads((arguments.out / results_file(arguments)).read_text())[FIRST][str(seed)]["iterations"][0], budget
         )
     alone = method.fill or name == ALONE
-    loop = ["training.iterations=16", *SETTINGS, *arguments.settings]
-    config = load_config("configs/tiny.yaml", [f"seed={seed}", *loop, *method.settings(epochs)])
+    config = config_of(arguments, seed, method.settings(arguments.of, epochs))
     torch.set_num_threads(config.threads)
     work, folder = places(name, seed, arguments)
-    start = warm_started(config, curated_logs(config, arguments.work / "curated"), work / "warm")
+    start = warm_started(config, curated_logs(config, work.parent / "curated"), work / "warm")
     tasks = tasks_folder(folder, method)
-    hard_tasks(tasks, seed, method, arguments.tiers)
+    arguments.of.write(tasks, seed, wrong=method.wrong, verified=method.verified)
     if name == "warm start":
         return {"tasks": outcomes(config, tasks, start / "adapter", folder.with_name(f"evaluated-{folder.name}"))}
     notes: dict[int, dict[str, Any]] = {}
@@ -171,10 +176,16 @@ def played(name: str, seed: int, arguments: argparse.Namespace, of_base: list[di
     return {"tasks": outcomes(config, tasks, adapter, folder.with_name(f"evaluated-{folder.name}")), "iterations": iterations}
 
 
+def config_of(arguments: argparse.Namespace, seed: int, own: list[str]) -> RetrainConfig:
+    """The world's profile with the settings of all methods, and a method's own."""
+    return load_config(arguments.of.profile, [f"seed={seed}", *arguments.of.settings, *SETTINGS, *arguments.settings, *own])
+
+
 def places(name: str, seed: int, arguments: argparse.Namespace) -> tuple[Path, Path]:
     """The folder of a seed, and that of a method's iterations in it."""
-    work = arguments.work / f"seed-{seed}"
-    own = work if arguments.tiers == TIERS else work / "-".join(map(str, arguments.tiers))
+    of = arguments.work if arguments.world == "workspace" else arguments.work / arguments.world
+    work, tiers = of / f"seed-{seed}", arguments.of.tiers
+    own = work if tiers == WORLDS[arguments.world].tiers else work / "-".join(map(str, tiers))
     return work, own / (FIRST if name == ALONE else name).translate({ord(mark): "-" for mark in " :,"})
 
 
@@ -200,7 +211,7 @@ def at_equal_cpu(name: str, results: dict[str, Any], arguments: argparse.Namespa
         elif found.get("at_equal_cpu", {}).get("iterations") != fits:
             work, folder = places(name, int(seed), arguments)
             adapter = (folder / f"{fits:03d}" if fits else work / "warm") / "adapter"
-            config = load_config("configs/tiny.yaml", [f"seed={seed}", *SETTINGS])
+            config = config_of(arguments, int(seed), [])
             tasks = tasks_folder(folder, METHODS[name])
             found["at_equal_cpu"] = {
                 "iterations": fits, **outcomes(config, tasks, adapter, folder.with_name(f"evaluated-{folder.name}-{fits}")),
@@ -212,42 +223,6 @@ def filling(first: dict[str, Any], budget: float) -> int:
     share = first["update_s"] / (first["rollout_s"] + first["update_s"])
     update = share * first["cpu_s"]
     return max(EPOCHS, round(EPOCHS * (budget - (first["cpu_s"] - update)) / update))
-
-
-def hard_tasks(folder: Path, seed: int, method: Method, tiers: tuple[int, ...]) -> None:
-    """Write training tasks, of which some have a known solution, and held-out ones, as a curation would.
-
-    A wrong solution leaves the last file where it was.
-    """
-    rng = random.Random(f"lost-tasks-{seed}")
-    made: dict[str, Task] = {}
-    while len(made) < TRAIN + HELD_OUT:
-        task = make_task(FAMILIES[len(made) % 2], tiers[len(made) // 2 % len(tiers)], rng)
-        made.setdefault(task.fingerprint, task)
-    tasks = list(made.values())
-    known = random.Random(seed).sample(range(TRAIN), KNOWN)
-    wrong = set(known[: round(method.wrong * KNOWN)])
-    rows = []
-    for number, task in enumerate(tasks[:TRAIN]):
-        calls = solution(task) if number in known else solution(task)[:1]
-        if number in wrong:
-            calls.pop(max(place for place, (name, _) in enumerate(calls) if name == "move_file"))
-        environment = WorkspaceEnvironment()
-        messages = play_calls(environment, task, calls)
-        success, _ = make_verifier(task.verifier).verify(task, environment.snapshot())
-        assert success == float(number in known and number not in wrong)
-        rows.append(
-            {
-                "trace_id": f"trace-{number}", "task_id": task.id, "split": "train", "failure": "",
-                "success": success if method.verified else float(number in known),
-                "messages": json.dumps(messages), "tools": json.dumps(TOOLS),
-            }
-        )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    splits = ["train"] * TRAIN + ["held_out"] * HELD_OUT
-    records = [task.to_record() | {"split": split} for task, split in zip(tasks, splits, strict=True)]
-    pd.DataFrame(records).to_parquet(folder / "tasks.parquet", index=False)
-    pd.DataFrame(rows).to_parquet(folder / "episodes.parquet", index=False)
 
 
 def rescuer(
@@ -290,6 +265,12 @@ def rate_of(found: dict[str, list[Any]]) -> float:
 
 def table_of(results: dict[str, Any]) -> str:
     """Markdown: what was done, success by seed and what it cost, and each method minus rejection sampling."""
+    about = str(__doc__).split("\n\n", 2)[2].strip()
+    return f"# Lost tasks\n\nWritten by `benchmarks/lost_tasks.py`. {about}\n\n{rates_of(results)}\n"
+
+
+def rates_of(results: dict[str, Any]) -> str:
+    """Markdown: success by seed and what it cost, and each method minus rejection sampling."""
     seeds = sorted({seed for by_seed in results.values() for seed in by_seed}, key=int)
     rates = {name: {seed: rate_of(found["tasks"]) for seed, found in of.items()} for name, of in results.items()}
     equal = {
@@ -305,8 +286,7 @@ def table_of(results: dict[str, Any]) -> str:
         cost = [f"{means[0] / 1000:.0f}k", f"{means[1]:.0f}"] if loops else ["-", "-"]
         rows.append([name, *each, f"{fmean(rates[name].values()):.3f}", f"{fmean(equal[name].values()):.3f}", *cost, *lost])
     head = ["method", *(f"seed {seed}" for seed in seeds), "mean", "at equal CPU", "tokens", "CPU s", "lost first", "lost last"]
-    about = str(__doc__).split("\n\n", 2)[2].strip()
-    text = f"# Lost tasks\n\nWritten by `benchmarks/lost_tasks.py`. {about}\n\n{table(head, rows)}"
+    text = table(head, rows)
     for title, of in (("equal sampled tokens", rates), ("equal CPU seconds", equal)):
         differences = {}
         for name in of:
@@ -314,14 +294,14 @@ def table_of(results: dict[str, Any]) -> str:
             if name != BASE and len(both) > 1:
                 differences[f"{name}, at {title}"] = difference_of([of[name][s] for s in both], [of[BASE][s] for s in both])
         text += f"\n\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
-    return f"{text}\n"
+    return text
 
 
 def boundary(out: Path) -> str:
     """Markdown: GRPO beside rejection sampling by the share of first groups that are lost, over the files of all tiers."""
     rows, names = [], ("warm start", BASE, "GRPO")
     found: dict[str, dict[str, list[float]]] = {}  # rates of `names` by the file's tiers and by seed
-    for path in sorted(out.glob("lost_tasks*.json")):
+    for path in [out / "lost_tasks.json", *sorted(out.glob("lost_tasks_[0-9]*.json"))]:
         results = json.loads(path.read_text())
         seeds = sorted(results.get(BASE, {}).keys() & results.get("GRPO", {}).keys(), key=int)
         if len(seeds) < 2:

@@ -73,6 +73,7 @@ def stage_loop(
     solutions: Callable[[int, Path], Path | None] | None = None,
     learnt_from: Callable[[Path], Path] | None = None,
     enough: Callable[[list[dict[str, Any]]], bool] | None = None,
+    rate: Callable[[list[dict[str, Any]]], float] | None = None,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """All iterations of a profile, but for those that are done with the same settings: a loop that was stopped goes on.
 
@@ -89,6 +90,7 @@ def stage_loop(
             iterations that are done it is called too.
         learnt_from: Called with the iteration's folder, once it is scored; gives the folder whose episodes are learnt from.
         enough: Called with the figures so far; ends the loop early.
+        rate: Called with the figures so far; gives the next update's learning rate. The profile's unless given.
 
     Returns:
         The last policy's adapter; and each update's figures with `rollout_s` and `update_s`, seconds, and `cpu_s` of both.
@@ -117,7 +119,11 @@ def stage_loop(
             shown = solutions(iteration, folder) if solutions else None
             source = learnt_from(folder) if learnt_from else folder
             files = UpdateFiles([source / TRAJECTORIES_FILE], [source / SCORES_FILE], state, start / "adapter", folder, shown)
-            found = update(UpdateSections.of(config), files, iteration=iteration)
+            learnt = UpdateSections.of(config)
+            if rate:
+                learner = learnt.learner.model_copy(update={"learning_rate": rate(figures)})
+                learnt = learnt.model_copy(update={"learner": learner})
+            found = update(learnt, files, iteration=iteration)
             seconds = {"rollout_s": sampled - begun, "update_s": time.perf_counter() - sampled}
             seconds["cpu_s"] = cpu_seconds() - spent
             write_json(folder / FIGURES, {**found, **seconds})
