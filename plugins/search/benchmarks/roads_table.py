@@ -29,6 +29,7 @@ def page(known: dict[str, Any], start: str) -> str:
     cell = next(iter(by_road[start].values()))
     asked = known["asked"]
     profile = f"--profile {asked['profile']} " if "profile" in asked else ""
+    profile += "--lost " if asked.get("lost") else ""
     settings = f", with {' '.join(asked['settings'])}" if asked["settings"] else ""
     lines = [
         "# Roads to a better agent",
