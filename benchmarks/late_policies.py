@@ -3,14 +3,15 @@
     python benchmarks/late_policies.py --seeds 0 1 2 3
 
 The demo's loop on each seed and with each rounding: that of this processor, and that of one without AVX-512. Three arms: the
-demo's constant learning rate; one that falls linearly towards 0; one tied to the divergence, which falls by 1.5 where an
-update's divergence from the behaviour policy was above twice 0.01 and rises by it, up to the demo's, where it was below half
-of that (as rsl_rl has it, Schwarke et al. 2025, arXiv:2509.10771). Of each loop's policies one is chosen: the last; the best
-on validation, which is the demo's way; the one with the best mean over 3 or 5 neighbouring validations; and, with the
-constant rate, the mean of the last 8 (of the products B A, exact by stacking the factors, brought back to the rank by
-singular values). Ties go to the earliest. Figures are greedy success on the held-out tasks and on the harder tier, in
-percent, and standard deviations over all loops, in points. Outcomes of each task are kept in `results/late_policies.json`, a
-digit each; what it holds is not played again. Needs the wheel federated.
+demo's constant learning rate; one that falls linearly towards 0; one tied to the divergence from the behaviour policy, which
+falls by 1.5 after an update that moved twice as far as the median of updates 2 to 9, and rises by it, up to the demo's, after
+one that moved less than half as far. (rsl_rl's rule, Schwarke et al. 2025, arXiv:2509.10771, has a fixed aim of 0.01, twenty
+times what the demo's updates move: it would never act.) Of each loop's policies one is chosen: the last; the best on
+validation, which is the demo's way; the one with the best mean over 3 or 5 neighbouring validations; and, with the constant
+rate, the mean of the last 8 (of the products B A, exact by stacking the factors, brought back to the rank by singular
+values). Ties go to the earliest. Figures are greedy success on the held-out tasks and on the harder tier, in percent, and
+standard deviations over all loops, in points. Outcomes of each task are kept in `results/late_policies.json`, a digit each;
+what it holds is not played again. Needs the wheel federated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 import pandas as pd
@@ -48,7 +49,7 @@ ROUNDINGS = {
 NEIGHBOURS = {"last": 0, "best": 1, "best mean of 3": 3, "best mean of 5": 5}
 LAST, AVERAGED = 8, "mean of the last 8"
 LATE = (24, 28, 32, 36, 40, 44, 48)  # over which the spread within a loop is taken
-TARGET_KL, FACTOR = 0.01, 1.5
+FIRST, FACTOR = slice(1, 9), 1.5  # the updates whose pace is kept
 
 Outcomes = dict[str, dict[str, str]]  # split to policy to a digit for each task
 
@@ -128,12 +129,12 @@ def tied(most: float) -> Any:
     """The learning rate after the iterations so far: a function of their figures."""
 
     def rate_after(figures: list[dict[str, Any]]) -> float:
-        rate = most
-        for each in figures:
-            kl = each.get("behaviour_kl", TARGET_KL)  # none where no group differed
-            if kl > 2 * TARGET_KL:
+        moved = [each.get("behaviour_kl") or 0.0 for each in figures]  # none where no group differed
+        pace, rate = median(moved[FIRST] or [0.0]), most
+        for each in moved[FIRST.stop :]:
+            if each > 2 * pace:
                 rate /= FACTOR
-            elif kl < TARGET_KL / 2:
+            elif each < pace / 2:
                 rate = min(most, rate * FACTOR)
         return rate
 
