@@ -2,7 +2,10 @@
 
 import pytest
 
+from tracewheel.core.files import read_records
+from tracewheel.core.types import Score, Trajectory
 from tracewheel.learner.auto import CHOICE_FILE, KINDS, alternatives, as_kind, says
+from tracewheel.scoring.score import write_scores
 
 LOST, MIXED, SOLVED = [0.0] * 4, [0.0, 1.0, 0.0, 0.0], [1.0] * 4
 
@@ -11,10 +14,10 @@ LOST, MIXED, SOLVED = [0.0] * 4, [0.0, 1.0, 0.0, 0.0], [1.0] * 4
     "groups, kind, shares",
     [
         ([LOST, LOST, MIXED], "rejection_sampling", (2 / 3, 1 / 3, 0.0)),
-        ([LOST, MIXED, SOLVED], "grpo", (1 / 3, 1 / 3, 1 / 3)),
-        ([[float("nan")] * 4, LOST, MIXED], "grpo", (1 / 2, 1 / 2, 0.0)),
+        ([MIXED, MIXED, SOLVED], "grpo", (0.0, 2 / 3, 1 / 3)),
+        ([[float("nan")] * 4, LOST, MIXED], "rejection_sampling", (1 / 2, 1 / 2, 0.0)),
     ],
-    ids=["most are lost", "some are", "half are, and one is not scored"],
+    ids=["most are lost", "none is", "half are, and one is not scored"],
 )
 def test_the_first_groups_choose_and_later_ones_change_nothing(learn, same_weights, groups, kind, shares):
     auto, figures = learn("auto", groups)
@@ -33,13 +36,23 @@ def learn(profile_with, success_file, trajectories, adapter, tmp_path):
     from tracewheel.learner.update import update
     from tracewheel.learner.update_files import UpdateFiles
 
-    def run(kind, groups, state=adapter.parent, iteration=1):
+    def run(kind, groups, state=adapter.parent, iteration=1, success_file=success_file):
         out = tmp_path / f"{kind}-{iteration}"
         scores = success_file(out.with_suffix(".parquet"), trajectories, [one for group in groups for one in group])
         files = UpdateFiles([trajectories], [scores], state, adapter, out)
         return out, update(profile_with({"kind": kind, "minibatches": 1}), files, iteration=iteration)
 
     return run
+
+
+def test_lost_groups_whose_rewards_differ_teach_grpo(learn):
+    def partial_file(path, trajectories, rewards):
+        played = zip(read_records(trajectories, Trajectory), rewards, strict=True)
+        write_scores(path, [Score(t.id, t.task_id, t.group, "scored", reward, {"success": 0.0}) for t, reward in played])
+        return path
+
+    _, figures = learn("auto", [[0.0, 0.5, 0.0, 0.0]] * 3, success_file=partial_file)
+    assert (figures["first_lost"], figures["first_some"]) == (0.0, 1.0) and says(figures).startswith("grpo")
 
 
 def test_its_other_choices_stay_and_what_it_chooses_is_refused(profile_with):
