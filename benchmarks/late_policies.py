@@ -67,9 +67,9 @@ def main() -> None:
     known = arguments.out / "late_policies.json"
     if arguments.play:
         arm, rounding, seed = arguments.play
-        results = json.loads(known.read_text()) if known.exists() else {}
         config = load_config("configs/tiny.yaml", [f"seed={seed}", *ARMS[arm], *arguments.settings])
         found = played(config, arm, arguments.work / "curated", arguments.work / f"{rounding}-{seed}")
+        results = json.loads(known.read_text()) if known.exists() else {}
         results.setdefault(arm, {}).setdefault(rounding, {})[seed] = found
         arguments.out.mkdir(parents=True, exist_ok=True)
         known.write_text(json.dumps(results) + "\n")
