@@ -169,8 +169,8 @@ def tracking_client(config: RetrainConfig, purpose: str, say: Say) -> Iterator[A
         ours = [one for one in client.search_experiments() if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
         if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
             raise InfrastructureError(
-                f"{sqlite_file(config.tracking.uri)} was moved, and MLflow looks for artifacts in {old}: move it back, or delete"
-                " it; `tracewheel runs sync` makes them again from the folders of the runs"
+                f"{sqlite_file(config.tracking.uri)} was moved, and MLflow looks for artifacts in {old}: move it back, or"
+                " delete it; `tracewheel runs sync` makes them again from the folders of the runs"
             )
         yield client
 

@@ -6,7 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-from tracewheel.gateway.conversation_log import ConversationLog
 from tracewheel_forgetting.scrubbing import Scrubber, drop_lines
 
 COUNT = 300

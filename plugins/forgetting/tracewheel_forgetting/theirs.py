@@ -33,9 +33,7 @@ class Wanted:
     traces: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, users: Collection[str], sessions: Collection[str], traces: Collection[str], redaction: Any
-    ) -> Wanted:
+    def of(cls, users: Collection[str], sessions: Collection[str], traces: Collection[str], redaction: Any) -> Wanted:
         """The names given, and those that redaction (`ingest.redaction` of the profile) stores instead of them.
 
         Raises:
