@@ -151,22 +151,24 @@ def require_mlflow(config: RetrainConfig, purpose: str, say: Say) -> None:
 
 
 @contextlib.contextmanager
-def tracking_client(config: RetrainConfig, purpose: str, say: Say) -> Iterator[Any]:
+def tracking_client(config: RetrainConfig, purpose: str, say: Say, *, every_artifact: bool = False) -> Iterator[Any]:
     """The MLflow client of a profile's store, which has what earlier runs logged; what it raises is one clear error.
 
     Args:
         config: The profile.
         purpose: What it is for, in a word or two.
         say: Told what was logged first.
+        every_artifact: Whether artifacts of earlier are needed, too, which a store that was moved has lost.
 
     Raises:
         MlflowAway: it does not answer, or does not take what waits.
-        InfrastructureError: its sqlite store was moved, and names artifacts in another place.
+        InfrastructureError: every artifact is needed, and the sqlite store was moved and names some in another place.
     """
     with clear_errors():
         require_mlflow(config, purpose, say)
         client = make_client(config.tracking.uri)
-        ours = [one for one in client.search_experiments() if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
+        known = client.search_experiments() if every_artifact else ()
+        ours = [one for one in known if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
         if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
             raise InfrastructureError(
                 f"{sqlite_file(config.tracking.uri)} was moved, and MLflow looks for artifacts in {old}: move it back, or"

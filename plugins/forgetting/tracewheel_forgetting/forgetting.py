@@ -94,7 +94,7 @@ def look_for(config: RetrainConfig, wanted: Wanted) -> Affected:
         InfrastructureError: MLflow does not answer.
         DataError: a stored part cannot be read.
     """
-    with tracking_client(config, "forget", tell) as client:
+    with tracking_client(config, "forget", tell, every_artifact=True) as client:
         work_dir, logs = Path(config.work_dir), log_files(config.ingest)
         store = work_dir / "store"
         with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
