@@ -12,9 +12,10 @@ COPY tracewheel tracewheel
 COPY tasks tasks
 COPY flows flows
 COPY data/base data/base
+COPY plugins/forgetting plugins/forgetting
 COPY plugins/logs plugins/logs
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/forgetting ./plugins/logs ./plugins/screening
 
 COPY configs configs
 COPY data/traces data/traces

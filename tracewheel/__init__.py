@@ -28,6 +28,7 @@ PUBLIC = {
     "flows.screening": ("Screen",),
     "flows.setup": ("prepare_environment", "resolve_config"),
     "flows.wheel_stages": ("Played", "WheelStage"),
+    "tasks.afterwards.made_of": ("made_of",),
     "tasks.afterwards.reproduction": ("begin_again",),
     "tasks.engine.run": ("Policy", "Run"),
     "tasks.engine.stage": ("Context", "stage_task"),
@@ -36,6 +37,7 @@ PUBLIC = {
     "tasks.stages.ingest": ("ingested",),
     "tasks.tracking.log_run": ("log_run",),
     "tasks.tracking.registry": ("fetch_registered", "find_champion"),
+    "tasks.tracking.tracking": ("tracking_client",),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.config": (
         "AuditSections",
@@ -79,6 +81,7 @@ PUBLIC = {
     "tracewheel.core.files": (
         "most_expanded",
         "read_batches",
+        "read_foreign_batches",
         "read_json",
         "read_records",
         "read_table",
@@ -103,7 +106,7 @@ PUBLIC = {
     "tracewheel.core.paths": ("JsonPath", "MissingPath"),
     "tracewheel.core.processes": ("end_with_parent",),
     "tracewheel.core.run_record": ("find_runs", "run_named"),
-    "tracewheel.core.store": ("Entry", "produce_whole", "write_whole"),
+    "tracewheel.core.store": ("Entry", "produce_whole", "rewrite_whole", "write_whole"),
     "tracewheel.core.strict_json": (
         "check_json",
         "fresh_copy",
@@ -219,7 +222,8 @@ PUBLIC = {
         "episode_from",
     ),
     "tracewheel.teacher.baseline": ("evaluate_endpoint",),
-    "tracewheel.traces.discovery": ("is_log_name",),
+    "tracewheel.traces.compression": ("ByteStream",),
+    "tracewheel.traces.discovery": ("is_log_name", "log_files"),
     "tracewheel.traces.forgotten": ("list_with_adapter",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.json_cutter": ("Piece",),
@@ -261,6 +265,8 @@ PUBLIC = {
     ),
     "tracewheel.traces.readers.tools": ("as_tools",),
     "tracewheel.traces.readers.unread": ("check_stored", "is_blank", "texts_of"),
+    "tracewheel.traces.redaction.detector": ("Triggers",),
+    "tracewheel.traces.redaction.known_values": ("in_base64",),
     "tracewheel.traces.redaction.redactor": ("Redactor",),
     "tracewheel.traces.sources": ("Source",),
 }

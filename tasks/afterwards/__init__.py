@@ -1,1 +1,1 @@
-"""What is done to finished runs: forgetting, making again, targets of lineage."""
+"""What is done to finished runs: taking traces out, making again, targets of lineage."""

@@ -8,7 +8,7 @@ import glob
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlparse
@@ -68,19 +68,26 @@ def is_refusal(error: Exception) -> bool:
     return not isinstance(error, OSError | SQLAlchemyError | MlflowAway)
 
 
-def bounded(method: Callable[P, R]) -> Callable[P, R]:
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
     """Turn what MLflow raises into one clear error."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        kind = InfrastructureError if is_refusal(error) else MlflowAway
+        raise kind(f"MLflow: {reason_of(error)}") from error
+
+
+def bounded(method: Callable[P, R]) -> Callable[P, R]:
+    """Turn what MLflow raises in a function into one clear error."""
 
     @functools.wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
+        with clear_errors():
             return method(*args, **kwargs)
-        except (MlflowException, SQLAlchemyError) as error:
-            kind = InfrastructureError if is_refusal(error) else MlflowAway
-            raise kind(f"MLflow: {reason_of(error)}") from error
 
     return guarded
 

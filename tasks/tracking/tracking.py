@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tasks.tracking.client import MlflowAway, bounded, make_client
-from tasks.tracking.log_run import MARKER_FILE, Logged, Marker, Say, log_run
+from tasks.tracking.client import MlflowAway, bounded, clear_errors, make_client, moved_from, sqlite_file
+from tasks.tracking.log_run import MARKER_FILE, PUT_ASIDE, Logged, Marker, Say, log_run
 from tasks.tracking.promotion import registrations_of
 from tracewheel.config import RetrainConfig
 from tracewheel.core.errors import InfrastructureError
@@ -147,6 +148,33 @@ def require_mlflow(config: RetrainConfig, purpose: str, say: Say) -> None:
     make_client(config.tracking.uri).search_experiments(max_results=1)
     if (done := deliver_waiting(config.work_dir, say)).waiting:
         raise MlflowAway(f"runs wait for MLflow ({done.reason}), and {purpose} comes after them: `tracewheel runs sync` first")
+
+
+@contextlib.contextmanager
+def tracking_client(config: RetrainConfig, purpose: str, say: Say, *, every_artifact: bool = False) -> Iterator[Any]:
+    """The MLflow client of a profile's store, which has what earlier runs logged; what it raises is one clear error.
+
+    Args:
+        config: The profile.
+        purpose: What it is for, in a word or two.
+        say: Told what was logged first.
+        every_artifact: Whether artifacts of earlier are needed, too, which a store that was moved has lost.
+
+    Raises:
+        MlflowAway: it does not answer, or does not take what waits.
+        InfrastructureError: every artifact is needed, and the sqlite store was moved and names some in another place.
+    """
+    with clear_errors():
+        require_mlflow(config, purpose, say)
+        client = make_client(config.tracking.uri)
+        known = client.search_experiments() if every_artifact else ()
+        ours = [one for one in known if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
+        if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
+            raise InfrastructureError(
+                f"{sqlite_file(config.tracking.uri)} was moved, and MLflow looks for artifacts in {old}: move it back, or"
+                " delete it; `tracewheel runs sync` makes them again from the folders of the runs"
+            )
+        yield client
 
 
 def _logged_runs(work_dir: str | Path) -> list[RunRecord]:

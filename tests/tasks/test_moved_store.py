@@ -10,6 +10,8 @@ from tasks.engine.reading import begin_run
 from tasks.tracking.client import artifacts_of, make_client
 from tasks.tracking.log_run import log_run
 from tasks.tracking.registry import fetch_registered, register
+from tasks.tracking.tracking import tracking_client
+from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 
 
@@ -48,6 +50,20 @@ def test_a_copy_is_logged_and_read_in_its_own_place(original, adapter, original_
     assert [one.name for one in client.search_experiments() if "was in" in one.name] == [f"moved (was in {old / 'artifacts'})"]
     assert log_run(copy / original.record.run_id).brought == 0
     assert digest_of(old) == before if original_stays else not old.exists()
+
+
+def test_who_needs_every_artifact_is_told_of_a_move(original, tmp_path):
+    config = original.config
+    with tracking_client(config, "a look", print, every_artifact=True) as client:
+        assert client.get_experiment_by_name("moved")
+    (tmp_path / "original").rename(tmp_path / "new")
+    tracking = config.tracking.model_copy(update={"uri": f"sqlite:///{tmp_path}/new/mlflow.db"})
+    config = config.model_copy(update={"work_dir": str(tmp_path / "empty"), "tracking": tracking})
+    with pytest.raises(InfrastructureError, match="MLflow: "), tracking_client(config, "a look", print) as client:
+        client.get_run("no-such")
+    moved = pytest.raises(InfrastructureError, match="was moved, and MLflow looks for artifacts in")
+    with moved, tracking_client(config, "a look", print, every_artifact=True):
+        pass
 
 
 def test_a_place_that_someone_chose_stays(original, tmp_path):

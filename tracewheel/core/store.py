@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -257,6 +258,24 @@ def write_whole(path: Path, text: str | bytes) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(text.encode() if isinstance(text, str) else text)
+        sync(partial)
+        os.replace(partial, path)
+
+
+def rewrite_whole(path: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change what a file holds, atomically. It keeps its mode, and nobody else can read it on the way.
+
+    No line is lost of those that a `ConversationLog` appends meanwhile: both hold the folder.
+    """
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    with hold(path.parent, wait=True), disk_errors(path):
+        before = path.read_bytes()
+        if (after := change(before)) == before:
+            return
+        partial.unlink(missing_ok=True)
+        partial.touch(mode=0o600)
+        partial.write_bytes(after)
+        partial.chmod(stat.S_IMODE(path.stat().st_mode))
         sync(partial)
         os.replace(partial, path)
 

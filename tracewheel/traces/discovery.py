@@ -5,6 +5,7 @@ A link that the user names is followed; one that lies in a folder or matches a g
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import logging
@@ -41,6 +42,18 @@ def find_outcomes(config: IngestConfig) -> dict[str, Path]:
     """
     found = find_files(config.outcomes.paths, suffixes=OUTCOME_SUFFIXES, setting="ingest.outcomes.paths")
     return {f"outcomes/{name}": path for name, path in found.items()}
+
+
+def log_files(config: IngestConfig) -> dict[Path, str]:
+    """All files that an ingest would read now, logs and outcomes, with their names in its records; of a lost path, none."""
+    there, said = [], dict[str, Path]()
+    for path in config.paths:
+        with contextlib.suppress(DataError):
+            find_files([path])
+            there.append(path)
+    with contextlib.suppress(DataError):
+        said = find_outcomes(config)
+    return {file: name for name, file in [*find_files(there).items(), *said.items()]}
 
 
 def find_files(

@@ -15,7 +15,17 @@ import pytest
 
 from tracewheel.core.errors import DataError, InfrastructureError
 from tracewheel.core.fingerprint import digest_of
-from tracewheel.core.store import BESIDE, FACTS, PARTIAL, Store, beside, produce_whole, read_metadata, write_whole
+from tracewheel.core.store import (
+    BESIDE,
+    FACTS,
+    PARTIAL,
+    Store,
+    beside,
+    produce_whole,
+    read_metadata,
+    rewrite_whole,
+    write_whole,
+)
 
 
 def write_numbers(count):
@@ -300,3 +310,16 @@ def test_partial_output_is_deleted_unless_its_process_is_alive(tmp_path):
         living.wait()
     produce_whole(out, lambda folder: None)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".partial-out-of-another-stage-1", "out"]
+
+
+def test_a_file_that_is_changed_keeps_its_mode_and_one_that_is_not_stays(tmp_path):
+    file = tmp_path / "log.jsonl"
+    file.write_bytes(b"one\ntwo\n")
+    file.chmod(0o600)
+    before = file.stat().st_ino
+    rewrite_whole(file, lambda data: data)
+    assert file.stat().st_ino == before
+    with pytest.raises(ZeroDivisionError):
+        rewrite_whole(file, lambda data: 1 // 0)
+    rewrite_whole(file, lambda data: data.replace(b"two\n", b""))
+    assert file.read_bytes() == b"one\n" and file.stat().st_mode & 0o777 == 0o600 and list(tmp_path.iterdir()) == [file]

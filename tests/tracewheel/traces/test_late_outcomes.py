@@ -9,6 +9,7 @@ import pytest
 from tracewheel.config import IngestConfig
 from tracewheel.config.loading import load_ingest_config
 from tracewheel.core.errors import ConfigError, DataError
+from tracewheel.traces.discovery import log_files
 from tracewheel.traces.forgotten import Forgotten, hash_of_identity
 from tracewheel.traces.ingest import ingest, ingest_new
 from tracewheel.traces.statements import conversation_of
@@ -197,3 +198,10 @@ def test_what_is_logged_as_a_line_of_its_own_is_no_conversation(logs, tmp_path):
     assert report["by_reason"] == {"reward is not a number": 1} and report["read"] == 6
     assert late(tmp_path / "out", "served-0a1b2c3d-1")["by"] == "thumb"
     assert Path(tmp_path / "out/outcomes.jsonl").read_text().count("\n") == 1
+
+
+def test_all_files_of_a_profile_are_named_and_of_a_lost_path_none(logs, tmp_path):
+    files = said("id,value\nid-1,1\n", tmp_path)
+    found = log_files(config(logs, paths=files).model_copy(update={"paths": (str(logs), str(tmp_path / "lost"))}))
+    assert found == {logs / "day1.jsonl": "day1.jsonl", tmp_path / "said.csv": "outcomes/said.csv"}
+    assert log_files(config(tmp_path / "lost", paths=[str(tmp_path / "lost.csv")])) == {}

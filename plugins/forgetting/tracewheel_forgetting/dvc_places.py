@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from tracewheel.core.errors import DataError
-from tracewheel.operations.file_search import Searcher
+from tracewheel import DataError
+from tracewheel_forgetting.file_search import Searcher
 
 DVC, LOCK_FILE, PIPELINE_FILE = ".dvc", "dvc.lock", "dvc.yaml"
 CONFIGS = ("config", "config.local")

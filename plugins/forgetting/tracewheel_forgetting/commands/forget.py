@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.console.arguments import note, profile_of, profile_options
-from tracewheel.core.errors import ConfigError, DataError, GateRefused
+from tracewheel import Command, ConfigError, DataError, profile_of, profile_options
 
 if TYPE_CHECKING:
-    from tasks.afterwards.forgetting import Affected
-    from tracewheel.config import RetrainConfig
+    from tracewheel import RetrainConfig
+    from tracewheel_forgetting.forgetting import Affected
 
 MOST_SHOWN = 12
+DONE, REFUSED = 0, 3  # exit codes of `tracewheel retrain`
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +52,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         if getattr(options, name) and not options.yes:
             raise ConfigError(f"--{name.replace('_', '-')} changes something: give --yes, too")
     config = profile_of(options, "ingest.paths", "policy.base", prefect=True)
-    from tasks.afterwards.forgetting import forget as forget_all
-    from tasks.afterwards.forgetting import look_for
-    from tasks.tracking.tracking import require_mlflow
-    from tracewheel.operations.forgetting import Wanted
+    from tracewheel_forgetting.forgetting import forget as forget_all
+    from tracewheel_forgetting.forgetting import look_for
+    from tracewheel_forgetting.theirs import Wanted
 
     wanted = Wanted.of(options.users, options.sessions, options.traces, config.ingest.redaction)
-    require_mlflow(config, "forget", note)
     affected = look_for(config, wanted)
     if not (affected.theirs or affected.search.found or affected.mlflow.traces or affected.in_dvc):
         raise DataError(
@@ -78,27 +78,41 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _champion(config: RetrainConfig, affected: Affected, place: Path) -> Path | None:
     """A copy of the champion that learnt from them, to compare with; None without one."""
-    from tasks.tracking.client import make_client
-    from tasks.tracking.registry import fetch_weights
+    from tracewheel import tracking_client
+    from tracewheel_forgetting.forgetting import tell
+    from tracewheel_forgetting.in_mlflow import fetch_weights
 
-    version = affected.mlflow.champion
-    return fetch_weights(make_client(config.tracking.uri), config.tracking.model_name, version, place) if version else None
+    if (version := affected.mlflow.champion) is None:
+        return None
+    with tracking_client(config, "forget", tell) as client:
+        return fetch_weights(client, config, version, place)
 
 
 def _retrained(options: argparse.Namespace, config: RetrainConfig, before: Path | None) -> dict[str, Any]:
-    """Train without them; the gate's verdict, and the paired difference to the champion before."""
-    from flows.commands import retrain
-    from tasks.afterwards.forgetting_effect import effect_of
-    from tracewheel.core.run_record import find_runs
+    """Train without them; the gate's verdict, and the paired difference to the champion before.
 
-    again = argparse.Namespace(**{**vars(options), "dry_run": False, "fresh": False})
-    try:
-        summary = retrain.run(again)
-    except GateRefused as refused:
-        summary = refused.result
-    record = next(record for record in find_runs(Path(config.work_dir)) if record.run_id == summary["run_id"])
-    effect = effect_of(config, record, before) if before else None
-    return {"run": record.run_id, "verdict": summary["gate"]["verdict"], "effect": effect}
+    Raises:
+        InfrastructureError: the run failed; it has said why.
+    """
+    from tracewheel import FinishedRun, InfrastructureError, run_named
+    from tracewheel_forgetting.effect import effect_of
+
+    words = [options.config, *(word for setting in options.overrides for word in ("--set", setting))]
+    words += ["--run-dir", options.run_dir] if options.run_dir else []
+    words += ["--unsafe-local"] if options.unsafe_local else []
+    command = [sys.executable, "-m", "flows.cli", "retrain", *words, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            process.terminate()  # it ends where the same command goes on
+            raise
+    if process.returncode not in (DONE, REFUSED):
+        raise InfrastructureError(f"they are forgotten, but `tracewheel retrain` ended with exit code {process.returncode}")
+    summary = json.loads(said)
+    run = FinishedRun(run_named(summary["run_id"], config.work_dir))
+    effect = effect_of(config, run, before) if before else None
+    return {"run": run.run_id, "verdict": summary["gate"]["verdict"], "effect": effect}
 
 
 def _found_text(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Taking texts out of files that stay: JSON, lines of text, and the record of splits; and lines out of logs.
+"""Taking texts out of files that stay, JSON and lines of text, and lines out of logs.
 
 A conversation goes whole: without its user's name nobody could find the rest of it again.
 """
@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_json
-from tracewheel.core.locks import hold
-from tracewheel.core.store import PARTIAL, sync
-from tracewheel.operations.file_search import Searcher
-from tracewheel.traces.compression import is_compressed
+from tracewheel import DataError, read_json, rewrite_whole
+from tracewheel_forgetting.file_search import Searcher
 
 GONE = "(forgotten)"
 TEXT_SUFFIXES = (".txt", ".log", ".md", ".yaml", ".yml", ".csv")
@@ -46,16 +41,17 @@ class Scrubber:
             DataError: a JSON file is damaged.
         """
         if path.suffix == ".json":
-            _rewrite(path, json.dumps(self.clean(read_json(path)), indent=2).encode() + b"\n")
+            rewrite_whole(path, lambda _: json.dumps(self.clean(read_json(path)), indent=2).encode() + b"\n")
         elif path.suffix == ".jsonl":
-            with hold(path.parent, wait=True):
-                _rewrite(path, b"".join(self._lines(path.read_bytes())))
+            rewrite_whole(path, lambda data: b"".join(self._lines(data)))
         elif path.suffix in TEXT_SUFFIXES:
-            text = self._text(path.read_text(encoding="utf-8", errors="surrogateescape"))
-            _rewrite(path, text.encode("utf-8", "surrogateescape"))
+            rewrite_whole(path, self._plain)
         else:
             return False
         return True
+
+    def _plain(self, data: bytes) -> bytes:
+        return self._text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _lines(self, data: bytes) -> Iterator[bytes]:
         """The lines that stay, those without anything as they are; a torn one that holds something goes, too."""
@@ -94,35 +90,9 @@ def _is_conversation(value: Any) -> bool:
     return isinstance(value, dict) and (isinstance(value.get("messages"), list) or {"conversation", "shadow"} <= value.keys())
 
 
-def _rewrite(path: Path, data: bytes) -> None:
-    """Replace a file atomically by one with its mode, which nobody else can read on the way."""
-    partial = path.with_name(f"{PARTIAL}{path.name}")
-    partial.unlink(missing_ok=True)
-    partial.touch(mode=0o600)
-    partial.write_bytes(data)
-    partial.chmod(stat.S_IMODE(path.stat().st_mode))
-    sync(partial)
-    partial.replace(path)
-
-
 def _whole_word(text: str) -> str:
     begin, end = (r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])")
     return f"{begin if text[0].isalnum() else ''}{re.escape(text)}{end if text[-1].isalnum() else ''}"
-
-
-def drop_rows(path: Path, column: str, values: Collection[str]) -> int:
-    """Delete the rows of a Parquet file whose column has one of the values; schema and metadata stay. Returns how many."""
-    import pyarrow
-    import pyarrow.compute
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.read_table(path)
-    kept = table.filter(pyarrow.compute.invert(pyarrow.compute.is_in(table[column], pyarrow.array(sorted(values), "string"))))
-    if kept.num_rows < table.num_rows:
-        partial = path.with_name(f".{path.name}")
-        pyarrow.parquet.write_table(kept, partial)
-        partial.replace(path)
-    return int(table.num_rows - kept.num_rows)
 
 
 def vacuum(database: Path) -> None:
@@ -151,17 +121,22 @@ def drop_lines(log: Path, names: Collection[str], records: Collection[str] = ())
     Raises:
         DataError: it is not a file of lines.
     """
-    if is_compressed(log) or log.suffix.lower() not in (".jsonl", ".ndjson", ".log", ".json", ".csv", ".tsv"):
+    if log.suffix.lower() not in (".jsonl", ".ndjson", ".log", ".json", ".csv", ".tsv"):
         raise DataError(f"{log}: not a plain file of lines; take their records out by hand, or delete the file")
-    wanted, searcher, kept, dropped = set(names), Searcher(names), [], 0
-    with hold(log.parent, wait=True):  # against a server that writes into it (`ConversationLog`)
-        for line in log.read_bytes().splitlines(keepends=True):
-            if _names_one(line, wanted, searcher) or (records and sha256(line.strip()).hexdigest() in records):
-                dropped += 1
-            else:
-                kept.append(line)
-        if dropped:
-            _rewrite(log, b"".join(kept))
+    wanted, searcher, dropped = set(names), Searcher(names), 0
+
+    def kept(data: bytes) -> bytes:
+        nonlocal dropped
+        lines = data.splitlines(keepends=True)
+        stay = [
+            line
+            for line in lines
+            if not _names_one(line, wanted, searcher) and not (records and sha256(line.strip()).hexdigest() in records)
+        ]
+        dropped = len(lines) - len(stay)
+        return b"".join(stay)
+
+    rewrite_whole(log, kept)
     return dropped
 
 

@@ -10,24 +10,17 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracewheel.config import RedactionConfig
-from tracewheel.core.errors import ConfigError
-from tracewheel.core.files import read_batches
-from tracewheel.curation.contamination import texts_in
-from tracewheel.operations.file_search import Searcher
-from tracewheel.traces.forgotten import hash_of_identity, hash_of_record
-from tracewheel.traces.ingested_folder import OUTCOMES_FILE, QUARANTINE_FILE, TRACES_FOLDER
-from tracewheel.traces.late_outcomes import NAMED
-from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.statements import Statement, stored_statements
+from tracewheel import ConfigError, DataError, Redactor, read_batches, texts_of
+from tracewheel_forgetting.file_search import Searcher
 
 # Shorter texts say little of anybody; what is longer is found by its beginning.
 SHORTEST_TEXT, LONGEST_TEXT = 24, 400
 MOST_TEXTS = 4_000
 ROWS = 500
 NAMES = ("user", "session", "id")
+SAID_OF = {"id": "trace", "session": "session"}  # how an outcome names a conversation: what it names
 COLUMNS = [*NAMES, "messages", "environment", "source_file", "source_line", "info"]
 
 
@@ -40,10 +33,8 @@ class Wanted:
     traces: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, users: Collection[str], sessions: Collection[str], traces: Collection[str], redaction: RedactionConfig
-    ) -> Wanted:
-        """The names given, and those that redaction stores instead of them.
+    def of(cls, users: Collection[str], sessions: Collection[str], traces: Collection[str], redaction: Any) -> Wanted:
+        """The names given, and those that redaction (`ingest.redaction` of the profile) stores instead of them.
 
         Raises:
             ConfigError: nobody is named.
@@ -63,10 +54,19 @@ class Wanted:
         return sorted(self.users | self.sessions | self.traces)
 
     @property
-    def hashes(self) -> frozenset[str]:
-        """What `Forgotten` lists of them."""
+    def who(self) -> frozenset[tuple[str, str]]:
+        """All names with what they name."""
         kinds = (("user", self.users), ("session", self.sessions), ("trace", self.traces))
-        return frozenset(hash_of_identity(kind, name) for kind, names in kinds for name in names)
+        return frozenset((kind, name) for kind, names in kinds for name in names)
+
+
+class Said(NamedTuple):
+    """An outcome that was said later: how it names its conversation, and where it was read."""
+
+    by: str
+    key: str
+    file: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,16 @@ class Theirs:
     traces: dict[str, TheirTrace] = field(default_factory=dict)
     records: list[dict[str, Any]] = field(default_factory=list)
     responses: set[str] = field(default_factory=set)
-    outcomes: set[Statement] = field(default_factory=set)
+    outcomes: set[Said] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.traces or self.records or self.outcomes)
 
-    @property
-    def hashes(self) -> frozenset[str]:
-        """What `Forgotten` lists of their records in quarantine, and of the names by which outcomes are theirs."""
-        said = (hash_of_identity(NAMED[one.by], one.key) for one in self.outcomes)
-        return frozenset((*map(hash_of_record, self.records), *said))
+    def sessions(self, wanted: Wanted) -> set[str]:
+        """Sessions of the users who are wanted."""
+        return {trace.session for trace in self.traces.values() if trace.session and trace.user in wanted.users}
 
     @property
     def names(self) -> set[str]:
@@ -119,8 +117,7 @@ class Theirs:
 
         A session's own name is theirs if it was asked for, or if its user was.
         """
-        sessions = {trace.session for trace in self.traces.values() if trace.session and trace.user in wanted.users}
-        return [*wanted.names, *sorted((sessions | self.names) - set(wanted.names)), *self.texts]
+        return [*wanted.names, *sorted((self.sessions(wanted) | self.names) - set(wanted.names)), *self.texts]
 
     def places(self) -> list[tuple[str, int]]:
         """File and line of each of their records, in order."""
@@ -143,14 +140,14 @@ def find_theirs(folders: Iterable[Path], wanted: Wanted) -> Theirs:
     others: list[Path] = []
     for folder in folders:
         has_some = False
-        for part in sorted((folder / TRACES_FOLDER).glob("*.parquet")):
+        for part in sorted((folder / "traces.parquet").glob("*.parquet")):
             known = _inode(part)
             if known not in seen:
                 others.append(part)
                 seen[known] = _take_part(part, wanted, theirs, texts)
             has_some |= seen[known]
-        has_some |= _take_quarantine(folder / QUARANTINE_FILE, wanted, theirs)
-        has_some |= _take_outcomes(folder / OUTCOMES_FILE, wanted, theirs)
+        has_some |= _take_quarantine(folder / "quarantine.jsonl", wanted, theirs)
+        has_some |= _take_outcomes(folder / "outcomes.jsonl", wanted, theirs)
         if has_some:
             theirs.folders.append(folder)
     for part in others if texts else []:
@@ -183,11 +180,19 @@ def _take_part(part: Path, wanted: Wanted, theirs: Theirs, texts: set[str]) -> b
 
 def _take_outcomes(file: Path, wanted: Wanted, theirs: Theirs) -> bool:
     """What was said of their conversations, by their names and by the ids of their responses."""
-    sessions = {trace.session for trace in theirs.traces.values() if trace.session and trace.user in wanted.users}
-    names = wanted.sessions | wanted.traces | sessions | theirs.traces.keys() | theirs.responses
-    found = {one for one in stored_statements(file) if one.key in names}
+    names = wanted.sessions | wanted.traces | theirs.sessions(wanted) | theirs.traces.keys() | theirs.responses
+    found = {one for one in _said(file) if one.key in names}
     theirs.outcomes |= found
     return bool(found)
+
+
+def _said(file: Path) -> Iterator[Said]:
+    for line in file.read_bytes().splitlines() if file.is_file() else ():
+        try:
+            record = json.loads(line)
+            yield Said(record["by"], record["key"], record["file"], record["line"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{file}: is no list of outcomes ({error}); ingest everything again with --full") from error
 
 
 def _texts_of_others(part: Path, wanted: Wanted, texts: Collection[str]) -> set[str]:
@@ -203,7 +208,7 @@ def _texts(row: dict[str, Any]) -> Iterator[str]:
     """The texts of a trace that are long enough to be somebody's."""
     for name in ("messages", "environment"):
         if row[name]:
-            for text in texts_in(json.loads(row[name])):
+            for text in texts_of(json.loads(row[name])):
                 if len(text) >= SHORTEST_TEXT:
                     yield text[:LONGEST_TEXT]
 

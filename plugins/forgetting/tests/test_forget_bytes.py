@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "forget_bytes.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "forget_bytes.py"
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.operations.dvc_places import dvc_places
-from tracewheel.operations.file_search import Searcher
+from tracewheel_forgetting.dvc_places import dvc_places
+from tracewheel_forgetting.file_search import Searcher
 
 LOCK = """
 schema: '2.0'

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tracewheel.core.files import LARGEST_SETTING, most_expanded, read_foreign_batches
-from tracewheel.traces.compression import ByteStream, is_compressed
-from tracewheel.traces.redaction.detector import Triggers
-from tracewheel.traces.redaction.known_values import in_base64
+from tracewheel import ByteStream, Triggers, in_base64, most_expanded, read_foreign_batches
 
 CHUNK = 4 << 20
+EXPANSION = 1_000_000  # times the size of a file: what was read once, under whatever setting, is searched
+COMPRESSED = (".gz", ".zst", ".zstd")
 SQLITE = b"SQLite format 3\0"
 # A shorter text is found only where it is a whole value, or quoted.
 SHORTEST = 5
@@ -153,13 +152,13 @@ def _pieces(path: Path, overlap: int) -> Iterator[bytes]:
 
 
 def _raw(path: Path, overlap: int) -> Iterator[bytes]:
-    stream, rest = ByteStream(path, expansion=LARGEST_SETTING), b""
+    stream, rest = ByteStream(path, expansion=EXPANSION), b""
     while piece := stream.read(CHUNK):
         yield rest + piece
         rest = piece[-overlap:]
     if stream.damage:
         raise ValueError(stream.damage)
-    if is_compressed(path):  # its name and comment lie outside
+    if path.suffix.lower() in COMPRESSED:  # its name and comment lie outside
         yield path.read_bytes()[:CHUNK]
 
 
@@ -179,7 +178,7 @@ def _parquet(path: Path) -> Iterator[bytes]:
 
     try:
         yield str(pyarrow.parquet.read_schema(path).metadata).encode()
-        for batch in read_foreign_batches(path, ROWS, LARGEST_SETTING):
+        for batch in read_foreign_batches(path, ROWS, EXPANSION):
             for column in batch.columns:
                 for values in _leaves(column):
                     yield from _joined(values.to_pylist())

@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 from flows.intake import take_in
-from tasks.afterwards.forgetting import forget, look_for
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.reading import begin_run
 from tasks.records.gate_ledger import read_ledger
@@ -19,13 +18,14 @@ from tracewheel.core.errors import ConfigError, InfrastructureError
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.curation.split_record import SplitRecord, identity_key
 from tracewheel.dashboard.digests import FOLDER as DASHBOARD
-from tracewheel.operations.file_search import Searcher
-from tracewheel.operations.forgetting import Wanted
-from tracewheel.operations.scrubbing import drop_lines
 from tracewheel.policy.adapters import digests_of
 from tracewheel.traces.forgotten import FORGOTTEN_FILE, list_with_adapter, read_forgotten
+from tracewheel_forgetting.file_search import Searcher
+from tracewheel_forgetting.forgetting import forget, look_for
+from tracewheel_forgetting.scrubbing import drop_lines
+from tracewheel_forgetting.theirs import Wanted
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOG = ROOT / "data" / "traces" / "workspace.jsonl"
 USER = "user-003"
 PROMOTED = {"verdict": "promoted", "reasons": []}
@@ -120,7 +120,7 @@ def test_a_user_is_forgotten(config, night, tmp_path, monkeypatch):
     assert USER not in set(stored["user"]) and len(stored) > 200
     assert find_champion(config)[0].run_id == again.record.run_id
     left = look_for(config, wanted)
-    assert [reader.record.run_id for reader in left.readers] == [run.record.run_id]
+    assert [reader.record.run_id for reader in left.made.runs] == [run.record.run_id]
     assert not left.mlflow.versions and not left.mlflow.traces  # the version is marked, and nobody is named any more
     assert {found.path.name for found in left.search.found} == {"intake.json"}  # which the fixture wrote again
 
@@ -144,7 +144,7 @@ def test_a_kill_half_way_is_finished_by_the_same_command(config, night, monkeypa
     wanted = Wanted.of([USER], [], [], config.ingest.redaction)
     affected = look_for(config, wanted)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("tasks.afterwards.forgetting._free_store", _interrupt)
+        patched.setattr("tasks.afterwards.made_of.Made.delete_entries", _interrupt)
         forget(config, affected, delete_adapters=True)
     assert read_forgotten(config.work_dir) and traces.path.exists()
     done = forget(config, look_for(config, wanted), delete_adapters=True)

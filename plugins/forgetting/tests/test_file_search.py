@@ -9,7 +9,7 @@ import zipfile
 import pandas
 import pytest
 
-from tracewheel.operations.file_search import Searcher
+from tracewheel_forgetting.file_search import Searcher
 
 NAME, TEXT, SHORT = "user-3", 'Sell "all" of\nZoë\'s <shares> & say so', "u1"
 

@@ -8,17 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.tracking.champion import CHAMPION_FOLDER, known_champion, remember_champion
-from tasks.tracking.client import bounded, make_client, moved_from, sqlite_file
-from tasks.tracking.log_run import PUT_ASIDE, RUN_TAG
-from tasks.tracking.promotion import CHAMPION, FORGOTTEN_TAG, now
-from tracewheel.config import RetrainConfig
-from tracewheel.core.errors import InfrastructureError
-from tracewheel.core.store import remove
-from tracewheel.operations.file_search import Searcher
-from tracewheel.policy.adapters import MODEL_INFO, WEIGHTS, digests_of
+from tracewheel import RetrainConfig, digests_of
+from tracewheel_forgetting.file_search import Searcher
 
 PAGE = 200
+WEIGHTS = ("adapter_model.safetensors", "model.json")  # of an adapter; of a whole model
+CHAMPION, FORGOTTEN, RUN = "champion", "forgotten", "tracewheel.run_id"  # an alias, and tags (docs/tracking.md)
 
 
 @dataclass
@@ -47,38 +42,30 @@ class InMlflow:
         return {"traces": self.traces, **named}
 
 
-@bounded
 def look_in_mlflow(
-    config: RetrainConfig, runs: Collection[str], tainted: Mapping[str, Collection[str]], needles: list[str]
+    client: Any,
+    config: RetrainConfig,
+    runs: Collection[str],
+    tainted: Mapping[str, Collection[str]],
+    needles: list[str],
 ) -> InMlflow:
     """Look through the traces and artifacts of the experiment and the versions of the model.
 
     Args:
+        client: MLflow's, of the profile.
         config: The profile.
         runs: Ids of the pipeline's runs that have read something of theirs.
         tainted: Of these, the runs whose adapters learnt from it, with the digests of these adapters.
         needles: What to search for.
-
-    Raises:
-        InfrastructureError: MLflow does not answer, or its sqlite store was moved, and names artifacts in another place.
     """
-    found, database = InMlflow(), sqlite_file(config.tracking.uri)
-    if database and not database.exists():
-        return found
-    client, searcher = make_client(config.tracking.uri), Searcher(needles)
-    ours = [one for one in client.search_experiments() if one.name.split(PUT_ASIDE)[0] == config.tracking.experiment]
-    if old := next(filter(None, (moved_from(one, config.tracking.uri) for one in ours)), None):
-        raise InfrastructureError(
-            f"{database} was moved, and MLflow looks for artifacts in {old}: move it back, or delete it;"
-            " `tracewheel sync` makes them again from the folders of the runs"
-        )
+    found, searcher = InMlflow(), Searcher(needles)
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     if experiment is not None:
         for trace in _pages(client.search_traces, experiment_ids=[experiment.experiment_id]):
             if searcher.texts_in_bytes(trace.to_json().encode("utf-8", "surrogatepass")):
                 found.traces.append(trace.info.trace_id)
         for run in _pages(client.search_runs, experiment_ids=[experiment.experiment_id]):
-            if (of_run := run.data.tags.get(RUN_TAG)) in runs:
+            if (of_run := run.data.tags.get(RUN)) in runs:
                 _look_in_artifacts(client, run.info.run_id, searcher, tainted.get(of_run, ()), found)
     for version in client.search_model_versions(f"name = '{config.tracking.model_name}'"):
         if version.tags.get("run_id") in tainted:
@@ -103,7 +90,7 @@ def _look_in_artifacts(client: Any, run_id: str, searcher: Searcher, adapters: C
     with tempfile.TemporaryDirectory(prefix="tracewheel-forget-") as place:
         root = Path(client.download_artifacts(run_id, "", place)).resolve()
         texts = [str(held.path.relative_to(root)) for held in searcher.search([root]).found]
-        folders = sorted({file.parent for name in (WEIGHTS, MODEL_INFO) for file in root.rglob(name)} if adapters else ())
+        folders = sorted({file.parent for name in WEIGHTS for file in root.rglob(name)} if adapters else ())
         learnt = [
             str(folder.relative_to(root)) for folder in folders if set(digests_of(folder).values()).intersection(adapters)
         ]
@@ -111,38 +98,46 @@ def _look_in_artifacts(client: Any, run_id: str, searcher: Searcher, adapters: C
     found.adapters |= {run_id: learnt} if learnt else {}
 
 
-@bounded
-def forget_in_mlflow(config: RetrainConfig, found: InMlflow, *, delete_adapters: bool) -> None:
+def forget_in_mlflow(client: Any, config: RetrainConfig, found: InMlflow, at: str, *, delete_adapters: bool) -> None:
     """Delete traces and artifacts; mark model versions, so that no run starts from them, or delete them.
 
-    Raises:
-        MlflowAway: it does not answer.
+    Args:
+        client: MLflow's, of the profile.
+        config: The profile.
+        found: What to delete.
+        at: The time, for the mark.
+        delete_adapters: Whether adapters are deleted, not only marked.
     """
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    database = sqlite_file(config.tracking.uri)
-    if database and not database.exists():
-        return
-    client, name = make_client(config.tracking.uri), config.tracking.model_name
+    name = config.tracking.model_name
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     for begin in range(0, len(found.traces), 100):
         client.delete_traces(experiment.experiment_id, trace_ids=found.traces[begin : begin + 100])
-    gone = [*found.artifacts.items(), *(found.adapters.items() if delete_adapters else ())]
-    for run_id, paths in gone:
-        repository = get_artifact_repository(client.get_run(run_id).info.artifact_uri, tracking_uri=config.tracking.uri)
+    for run_id, paths in [*found.artifacts.items(), *(found.adapters.items() if delete_adapters else ())]:
         for path in paths:
-            repository.delete_artifacts(path)
+            _at(client, client.get_run(run_id).info.artifact_uri).delete_artifacts(path)
     for version in found.versions:
         if delete_adapters:
             registered = client.get_model_version(name, version)
-            run = client.get_run(registered.run_id)
-            root, gone_already = f"{run.info.artifact_uri}/", found.adapters.get(registered.run_id, ())
+            artifacts = client.get_run(registered.run_id).info.artifact_uri
+            root, gone_already = f"{artifacts}/", found.adapters.get(registered.run_id, ())
             if registered.source.startswith(root) and (path := registered.source.removeprefix(root)) not in gone_already:
-                get_artifact_repository(run.info.artifact_uri, tracking_uri=config.tracking.uri).delete_artifacts(path)
+                _at(client, artifacts).delete_artifacts(path)
             client.delete_model_version(name, version)
         else:
-            client.set_model_version_tag(name, version, FORGOTTEN_TAG, now())
-    known = known_champion(config.work_dir)
-    if known is not None and known["version"] in found.versions:
-        remember_champion(config.work_dir, None)
-        remove(Path(config.work_dir) / CHAMPION_FOLDER)
+            client.set_model_version_tag(name, version, FORGOTTEN, at)
+
+
+def fetch_weights(client: Any, config: RetrainConfig, version: str, out: Path) -> Path:
+    """Download a version's weights to a folder in `out`, also of one that is marked."""
+    registered = client.get_model_version(config.tracking.model_name, version)
+    weights = out / registered.tags.get("weights", "adapter")
+    weights.mkdir()
+    _at(client, client.get_model_version_download_uri(registered.name, version)).download_artifacts("", str(weights))
+    return weights
+
+
+def _at(client: Any, address: str) -> Any:
+    """The artifacts at an address."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    return get_artifact_repository(address, tracking_uri=client.tracking_uri)
