@@ -13,8 +13,9 @@ COPY tasks tasks
 COPY flows flows
 COPY data/base data/base
 COPY plugins/logs plugins/logs
+COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs ./plugins/projects ./plugins/screening
 
 COPY configs configs
 COPY data/traces data/traces

@@ -43,6 +43,7 @@ WHEELS = {
     "export-openlineage": "lab",
     "export-traces": "lab",
     "federated": "federated",
+    "init": "projects",
     "judge-replies": "graders",
     "merge": "lab",
     "preview": "lab",
