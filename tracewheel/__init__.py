@@ -22,6 +22,7 @@ PUBLIC = {
         "profile_of",
         "profile_options",
         "profile_words",
+        "unsafe_option",
     ),
     "flows.console.look": ("Block", "Card", "Grid"),
     "flows.console.progress": ("stage_shown",),

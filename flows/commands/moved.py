@@ -37,6 +37,7 @@ WHEELS = {
     "credit-tools": "search",
     "credit-turns": "search",
     "data diff": "lab",
+    "data make-tasks": "projects",
     "explore": "search",
     "export": "lab",
     "export-gguf": "lab",

@@ -1,1 +1,1 @@
-"""New projects: a small complete one, one around a program, one from a log file. `tracewheel init` writes them."""
+"""What a project begins with: its folder, from nothing, around a program or from a log; and tasks where there are no logs."""
