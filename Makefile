@@ -225,7 +225,7 @@ demo-smollm2: setup $(SMOLLM2_WEIGHTS) $(SMOLLM2_LOGS)
 $(SMOLLM2_WEIGHTS): | setup
 	$(BIN)/python -m tracewheel_projects.smollm2 $(SMOLLM2)
 
-$(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
+$(SMOLLM2_LOGS): data/make_traces.py data/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py order_desk
 
 demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk.jsonl
@@ -234,7 +234,7 @@ demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk
 $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
 	$(BIN)/tracewheel stage base-policy configs/refund_desk_base.yaml --out $(@D)
 
-$(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
+$(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py data/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
 
 demo-assistant: setup-plugins $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
