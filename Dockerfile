@@ -14,8 +14,9 @@ COPY flows flows
 COPY data/base data/base
 COPY plugins/forgetting plugins/forgetting
 COPY plugins/logs plugins/logs
+COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/forgetting ./plugins/logs ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/forgetting ./plugins/logs ./plugins/projects ./plugins/screening
 
 COPY configs configs
 COPY data/traces data/traces

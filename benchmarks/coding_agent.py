@@ -30,7 +30,7 @@ from measuring import Meter, emit, environment, machine, table
 
 from tracewheel.config import GateConfig
 from tracewheel.evaluation.gate import decide
-from tracewheel.projects.project import RECIPES
+from tracewheel_projects.program import RECIPES
 
 ROOT = PROGRAM.parent
 PROFILE = Path(__file__).with_name("coding_agent.yaml")

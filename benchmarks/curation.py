@@ -35,8 +35,9 @@ SHARES = {"train_tasks": 0.3, "validation_tasks": 0.05, "held_out_tasks": 0.03, 
 
 def lines(traces: int) -> Iterator[bytes]:
     """The lines of a log; equal numbers give equal bytes."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the repository, for `data`
+    from data.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_record
     from tracewheel.demo.deployed_logs import log_line
-    from tracewheel.demo.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_record
     from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
     drawn, time = random.Random(0), datetime(2026, 10, 1, tzinfo=UTC)

@@ -84,7 +84,7 @@ def main() -> None:
 def scripts() -> dict[str, list[str]]:
     """What a policy says to act three times and to end, by recipe: that of the recipes' tests."""
     sys.path.insert(0, str(ROOT))
-    from tests.tracewheel.rollout.harness.test_recipes import SCRIPTS
+    from plugins.projects.tests.test_recipes import SCRIPTS
 
     return SCRIPTS
 

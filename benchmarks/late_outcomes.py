@@ -74,8 +74,9 @@ NIGHTS, SEEDS, NEW_TASKS = (5, 10, 20, 30), (0, 1), 240
 
 def month(days: int, a_day: int, drawn: random.Random) -> Month:
     """Draw a month; the last outcomes come days after its end."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the repository, for `data`
+    from data.workspace_logs import TRAINED_TIERS, log_record
     from tracewheel.core.types import content_hash
-    from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record
     from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
     strata = [(family, tier) for tier in TRAINED_TIERS for family in FAMILIES]
@@ -209,7 +210,7 @@ def success(curated_folder: Path, folder: Path, seed: int) -> tuple[str, numpy.n
 
 def new_tasks() -> list[Any]:
     """Tasks of the month's families and tiers that are not the month's."""
-    from tracewheel.demo.workspace_logs import TRAINED_TIERS
+    from data.workspace_logs import TRAINED_TIERS
     from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
     drawn = random.Random("new tasks")

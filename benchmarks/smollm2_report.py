@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,6 @@ from measuring import points, table, together
 from methods import difference_of, figures_of, method_table
 
 from tracewheel.core.errors import DataError
-from tracewheel.demo.order_desk_logs import log_lines
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
@@ -200,6 +200,9 @@ def _by_kind(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[
 
 def kinds_of_tasks() -> dict[str, tuple[str, str]]:
     """For each task of both worlds' logs, whether training words requests so, and how many orders its solution changes."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the repository, for `data`
+    from data.order_desk_logs import log_lines
+
     desk, found = OrderDeskEnvironment(), {}
     for line in [*log_lines(), *log_lines(noisy=True)]:
         with suppress(ValueError, LookupError, TypeError, DataError):  # a few lines are malformed

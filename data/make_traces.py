@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tracewheel.demo import order_desk_logs, refund_desk_logs, workspace_logs
+import order_desk_logs
+import refund_desk_logs
+import workspace_logs
 
-WORLDS = {
+WORLDS: dict[str, tuple[Callable[[int], Iterator[bytes]], Path]] = {
     "workspace": (workspace_logs.log_lines, Path("data/traces/workspace.jsonl")),
     "order_desk": (order_desk_logs.log_lines, Path("data/smollm2/order_desk.jsonl")),
     "noisy_order_desk": (partial(order_desk_logs.log_lines, noisy=True), Path("data/smollm2/noisy_order_desk.jsonl")),

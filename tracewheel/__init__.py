@@ -22,6 +22,7 @@ PUBLIC = {
         "profile_of",
         "profile_options",
         "profile_words",
+        "unsafe_option",
     ),
     "flows.console.look": ("Block", "Card", "Grid"),
     "flows.console.progress": ("stage_shown",),
@@ -167,6 +168,7 @@ PUBLIC = {
         "play_calls",
         "spread_tasks",
     ),
+    "tracewheel.environments.recorded.build": ("build_recording", "log_task", "outcomes_of", "tool_sets"),
     "tracewheel.environments.running": ("SharesResources",),
     "tracewheel.evaluation.changes": ("changed_tasks",),
     "tracewheel.evaluation.evaluate": ("evaluate_split",),
@@ -193,6 +195,7 @@ PUBLIC = {
         "weights_folder",
         "write_full_model",
     ),
+    "tracewheel.policy.limits": ("window_of",),
     "tracewheel.policy.loading": ("load_base", "load_for_generation"),
     "tracewheel.policy.probe": ("probe_logprobs", "write_probe"),
     "tracewheel.policy.saving": ("save_adapter",),
@@ -200,6 +203,7 @@ PUBLIC = {
     "tracewheel.report.finished_run": ("FinishedRun",),
     "tracewheel.rollout.episode": ("EpisodeSpec",),
     "tracewheel.rollout.fleet": ("ConsecutiveDeaths",),
+    "tracewheel.rollout.harness.probe": ("probe_program",),
     "tracewheel.rollout.orders": ("Order",),
     "tracewheel.rollout.rollout": ("episode_pool", "roll_out"),
     "tracewheel.rollout.trajectory_queue": ("TrajectoryQueue",),
@@ -227,7 +231,7 @@ PUBLIC = {
     "tracewheel.traces.forgotten": ("list_with_adapter",),
     "tracewheel.traces.ingest": ("ingest",),
     "tracewheel.traces.json_cutter": ("Piece",),
-    "tracewheel.traces.quarantine": ("InvalidRecord", "Quarantined"),
+    "tracewheel.traces.quarantine": ("InvalidRecord", "Quarantined", "frequent_reasons"),
     "tracewheel.traces.readers.building": ("build_trace",),
     "tracewheel.traces.readers.content": (
         "Content",
@@ -268,7 +272,7 @@ PUBLIC = {
     "tracewheel.traces.redaction.detector": ("Triggers",),
     "tracewheel.traces.redaction.known_values": ("in_base64",),
     "tracewheel.traces.redaction.redactor": ("Redactor",),
-    "tracewheel.traces.sources": ("Source",),
+    "tracewheel.traces.sources": ("Source", "fetch_new"),
 }
 _MODULES = {name: module for module, names in PUBLIC.items() for name in names}
 

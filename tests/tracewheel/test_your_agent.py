@@ -1,5 +1,6 @@
 """The page about your agent: its program and its commands, as they stand there."""
 
+import importlib.util
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ REFUSED = 3
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("tracewheel_projects") is None, reason="pip install ./plugins/projects")
 def test_the_commands_of_the_page_run(tmp_path):
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "agent.py").write_text(program)

@@ -1,1 +1,1 @@
-"""How the shipped logs and the tiny base policy are made; nothing else depends on it."""
+"""A deployed agent's logs in any world, and how the tiny base policy is made; nothing else depends on it."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_task_round_trip import check_generated, check_read
+from plugins.projects.tests.test_task_round_trip import check_generated, check_read
 
 STANDARDS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[3] / ".venv-standards"))
 GYM = STANDARDS / "reasoning_gym" / "bin" / "python"

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 import mlflow
+from data.workspace_logs import log_record
 from flows.cli import main
-from tracewheel.demo.workspace_logs import log_record
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 
 ROOT = Path(__file__).parents[3]

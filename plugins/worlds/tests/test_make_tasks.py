@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from flows import cli
-from tests.flows.test_make_tasks import make  # noqa: F401 (a fixture)
+from plugins.projects.tests.test_make_tasks import make  # noqa: F401 (a fixture)
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.machine import UNSAFE_LOCAL
 from tracewheel.environments import make_environment

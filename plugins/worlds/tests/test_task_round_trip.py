@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_task_round_trip import check_generated, check_read
+from plugins.projects.tests.test_task_round_trip import check_generated, check_read
 
 HERE = Path(__file__).parent
 BOX_ARGS = {"sandbox": {"limits": {"seconds": 5}}}  # they are part of the verifier's name, too

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from data.workspace_logs import faulty_calls
 from tracewheel.core.types import Trace
 from tracewheel.curation.divergence import Path, first_divergence
 from tracewheel.curation.faults import FAULT_OF_PART, KINDS, Fault, FinishedEpisode, fault_word, find_fault
 from tracewheel.curation.replay import replay_trace
-from tracewheel.demo.workspace_logs import faulty_calls
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import make_task

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from data.workspace_logs import log_record
 from flows.cli import main
 from tracewheel.config import IngestConfig, RetrainConfig
 from tracewheel.core.errors import LeakError
@@ -15,7 +16,6 @@ from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.leaks import check_curated
 from tracewheel.demo.deployed_logs import log_line
-from tracewheel.demo.workspace_logs import log_record
 from tracewheel.environments.workspace.tasks import PROMPTS, workspace_task
 from tracewheel.traces.ingest import ingest
 

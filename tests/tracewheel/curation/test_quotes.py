@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pandas
 import pytest
 
+from data.workspace_logs import TRAINED_TIERS, log_record
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.quotes import HeldOutTexts, Quote
 from tracewheel.curation.split_record import SplitRecord
-from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.traces.ingest import ingest
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from data.workspace_logs import TRAINED_TIERS, log_record
 from tracewheel.config import CurateSections, IngestConfig, RetrainConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.curate import HowTo, curate
@@ -17,7 +18,6 @@ from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.replayed_traces import replayed_rows
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.demo.deployed_logs import log_line
-from tracewheel.demo.workspace_logs import TRAINED_TIERS, log_record
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.traces.ingest import ingest_new
 

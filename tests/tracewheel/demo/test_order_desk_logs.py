@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from data.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines, put_right
 from tracewheel.config import CurateSections, load_config
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.demo.deployed_logs import BREAKAGES
-from tracewheel.demo.order_desk_logs import FAULTS, HABITS, faulty_calls, give_up, keep_first_choice, log_lines, put_right
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, direct
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE

@@ -6,11 +6,11 @@ from collections import defaultdict
 
 import pytest
 
+from data.refund_desk_logs import FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.demo.base_policy import train_base_policy
 from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
 from tracewheel.demo.config import BasePolicyConfig
-from tracewheel.demo.refund_desk_logs import FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment, order_of, solution

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from data.workspace_logs import DUPLICATES, FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.demo.deployed_logs import BREAKAGES
-from tracewheel.demo.workspace_logs import DUPLICATES, FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, SOURCES, make_task

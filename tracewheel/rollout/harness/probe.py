@@ -11,9 +11,9 @@ from tracewheel.core.errors import ConfigError
 from tracewheel.core.types import Task, Trajectory
 from tracewheel.engines.base import Generation, Request
 from tracewheel.policy.limits import window_of
-from tracewheel.policy.loading import policy_renderer
 from tracewheel.rollout.episode import EpisodeSpec
 from tracewheel.rollout.harness.pool import HarnessPool
+from tracewheel.rollout.harness.starting import Starter
 from tracewheel.rollout.rollout import with_threads
 
 if TYPE_CHECKING:
@@ -80,6 +80,14 @@ class Probed:
                 told.append(f"{what}: {found}")
         return f"{'; '.join(told)}; ended: {self.episode.detail or self.episode.stop_reason}"
 
+    def caps(self, config: RolloutSections) -> dict[str, int]:
+        """Settings of `rollout` that leave room for its largest request (a title may come first); none where there is.
+
+        Raises:
+            ConfigError: the base's window is too short for it.
+        """
+        return proposed_caps(self.largest, config)
+
 
 def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
     """Start the program once, on the first task, before a policy that says nothing of use.
@@ -87,21 +95,25 @@ def probe(config: RolloutSections, tasks: Iterable[Task]) -> Probed:
     Raises:
         ConfigError: the program cannot be started, gets no answer, or its first request is over the caps.
     """
-    probed = observe(config, next(iter(tasks)))
+    probed = probe_program(config, next(iter(tasks)))
     if caps := proposed_caps(probed.first, config):
         told = " and ".join(f"rollout.{name} to {value}" for name, value in caps.items())
         raise ConfigError(f"{_too_long(probed.first, config)}: set {told}, so that its turns and results find room, too")
     return probed
 
 
-def observe(config: RolloutSections, task: Task) -> Probed:
-    """The same whatever the caps are.
+def probe_program(config: RolloutSections, task: Task) -> Probed:
+    """What the program of a profile asks a policy that says nothing of use, whatever the profile's caps are.
 
     Raises:
         ConfigError: the program cannot be started, or gets no answer.
     """
-    renderer, rollout = policy_renderer(config.policy), config.rollout
+    rollout = config.rollout
     assert rollout.harness is not None
+    Starter(rollout.harness)  # said before torch is imported: there is no such program
+    from tracewheel.policy.loading import policy_renderer
+
+    renderer = policy_renderer(config.policy)
     limits = {"seconds": min(SECONDS, rollout.harness.seconds), "max_requests": REQUESTS}
     caps = {"max_tokens": ROOM, "max_turns": REQUESTS, "harness": rollout.harness.model_copy(update=limits)}
     with HarnessPool(

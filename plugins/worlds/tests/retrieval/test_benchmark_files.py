@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.errors import DataError
-from tracewheel.curation.task_file import TaskSource, task_lines
 from tracewheel.scoring.verifiers import make_verifier
+from tracewheel_projects.task_file import TaskSource, task_lines
 from tracewheel_worlds.retrieval.environment import RetrievalArgs, RetrievalEnvironment
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tracewheel.report.doctor.episode_rows import episode_rows, repeated_share
-from tracewheel.scoring.flaws import longest_loop, offered_tools
+from tracewheel.scoring.flaws import longest_loop
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,6 @@ def test_unrecorded_calls_are_read_only_for_recorded_environments():
 def test_unknown_tools_need_a_list_of_offered_tools():
     assert facts(tools=("see",))["unknown_tools"] == ["look"]
     assert facts(tools=None)["unknown_tools"] == []
-    assert offered_tools("tracewheel.projects.around.tasks:Questions") is None, "a program's own tools are not invented"
 
 
 def test_masked_observation_tokens_are_counted():

@@ -3,7 +3,8 @@
 import pytest
 
 from tracewheel import Episode, Task
-from tracewheel.projects.around.verifier import RightAnswer
+from tracewheel.scoring.flaws import offered_tools
+from tracewheel_projects.around.verifier import RightAnswer
 
 # As OpenHands 1.16 ends: its answer in a box, and more below.
 BOXED = (
@@ -29,3 +30,7 @@ def test_the_answer_is_one_of_the_last_lines(printed, said, right):
     state = {} if printed is None else {"program": {"output": printed, "exit_code": 0}}
     verdict = RightAnswer().verify_episode(task, Episode((), 0, (), said, state))
     assert verdict.total == right
+
+
+def test_a_program_s_own_tools_are_not_invented_ones():
+    assert offered_tools("tracewheel_projects.around.tasks:Questions") is None

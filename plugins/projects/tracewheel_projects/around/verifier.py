@@ -10,7 +10,7 @@ LINES = 5  # programs say a word or two after the answer: what it cost, where it
 class RightAnswer:
     """Success is a program that ends with the answer. Equal episodes get equal scores: no clock, no chance."""
 
-    kind = "tracewheel.projects.around.verifier:RightAnswer"
+    kind = "tracewheel_projects.around.verifier:RightAnswer"
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
         """1 where the answer is one of the last lines, else 0; what was said last is kept beside the score.

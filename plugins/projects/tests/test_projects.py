@@ -19,12 +19,12 @@ from tracewheel.core.errors import DataError, InputError
 from tracewheel.core.log_formats import LOG_FORMATS
 from tracewheel.curation.curate import curate
 from tracewheel.environments.workspace.environment import TOOLS
-from tracewheel.projects import project as base_module
-from tracewheel.projects import smollm2
-from tracewheel.projects.project import Project, sample_logs, tiny_base
-from tracewheel.projects.sample.environment import FileDesk
 from tracewheel.traces.ingest import ingest
 from tracewheel.traces.sources import SOURCES
+from tracewheel_projects import project as base_module
+from tracewheel_projects import smollm2
+from tracewheel_projects.project import Project, sample_logs, tiny_base
+from tracewheel_projects.sample.environment import FileDesk
 
 ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared" / "traces"
@@ -455,7 +455,7 @@ class TestFromLog:
     )
     def test_a_log_without_calls_or_traces_makes_no_project(self, text, says, tmp_path):
         (tmp_path / "log.jsonl").write_text(text)
-        from tracewheel.projects.from_log import log_project
+        from tracewheel_projects.from_log import log_project
 
         with pytest.raises(DataError, match=says):
             log_project(Project.at(str(tmp_path / "new")), str(tmp_path / "log.jsonl"), None)

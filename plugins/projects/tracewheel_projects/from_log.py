@@ -15,20 +15,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.config import GateConfig, RolloutConfig
-from tracewheel.config.curation import SharesConfig
-from tracewheel.config.loading import is_mapping, load_ingest_config
-from tracewheel.core.errors import DataError
-from tracewheel.core.files import read_table
-from tracewheel.environments.recorded.build import build_recording, log_task, outcomes_of, tool_sets
-from tracewheel.environments.recorded.recording import ABOUT_FILE, CALLS_FILE
-from tracewheel.policy.limits import window_of
-from tracewheel.projects import smollm2
-from tracewheel.projects.project import Base, Project, ignored, smollm2_base
-from tracewheel.traces.ingest import ingest
-from tracewheel.traces.ingested_folder import QUARANTINE_FILE, TRACES_FOLDER
-from tracewheel.traces.quarantine import Why, frequent_reasons
-from tracewheel.traces.sources import fetch_new, is_source, located
+from tracewheel import (
+    DataError,
+    RetrainConfig,
+    build_recording,
+    fetch_new,
+    frequent_reasons,
+    ingest,
+    log_task,
+    outcomes_of,
+    read_table,
+    resolve_config,
+    tool_sets,
+    window_of,
+)
+from tracewheel_projects import smollm2
+from tracewheel_projects.project import Base, Project, ignored, smollm2_base
 
 if TYPE_CHECKING:
     import pandas
@@ -36,9 +38,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 RECORDED = "recorded"
 OUR_OWN = ("tracewheel", "flows", "tasks")
+TRACES_FOLDER, QUARANTINE_FILE = "traces.parquet", "quarantine.jsonl"  # in the output of ingest
+MAPPINGS = (".yaml", ".yml")  # files that a reader's name may be
 LONG = 0.95  # of the episodes are at most so long
 FEWEST_TASKS = 3  # curation makes three sides of them
-FEWEST_PAIRS = GateConfig().min_pairs
+DEFAULTS = RetrainConfig(name="defaults")
+FEWEST_PAIRS = DEFAULTS.gate.min_pairs
 MOST_TEST, SPARE = 0.5, 1.25  # a hash decides a task's side, so a few more are planned than a gate needs
 REAL_BASE = "Qwen/Qwen2.5-0.5B-Instruct"
 
@@ -85,7 +90,7 @@ class Finding:
     def test_share(self) -> float | None:
         """`curation.shares.test` with which about enough solved tasks for a gate are held out; None where the default does."""
         share = min(MOST_TEST, SPARE * FEWEST_PAIRS / max(self.solved, 1))
-        return round(share, 2) if share > SharesConfig().test else None
+        return round(share, 2) if share > DEFAULTS.curation.shares.test else None
 
     @property
     def problems(self) -> list[str]:
@@ -121,12 +126,18 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = (), outcomes: Se
         DataError: there is no such log, nothing in it can be read, or no trace has a tool call.
         InfrastructureError: a source does not answer.
     """
-    paths = located([log], scratch)
-    fetch_new(paths)
-    report = ingest(load_ingest_config(paths, None, readers=readers, outcomes=outcomes), scratch / "ingested")
+    section: dict[str, Any] = {"paths": [log], "readers": [*readers]}
+    if outcomes:
+        section["outcomes"] = {"paths": [*outcomes]}
+    profile, ingested = scratch / "profile.yaml", scratch / "ingested"
+    profile.write_text(json.dumps({"ingest": section}), encoding="utf-8")
+    config = resolve_config(str(profile), run_dir=str(scratch)).ingest
+    is_source = config.paths != (log,)
+    fetch_new(config.paths)
+    report = ingest(config, ingested)
     if not report["kept"]:
-        raise DataError(_nothing_read(log, report, frequent_reasons(report, scratch / "ingested" / QUARANTINE_FILE), readers))
-    traces = read_table(scratch / "ingested" / TRACES_FOLDER)
+        raise DataError(_nothing_read(log, report, ingested, readers, is_source))
+    traces = read_table(ingested / TRACES_FOLDER)
     chosen, sets = _largest_set(traces)
     if not sets:
         raise DataError(
@@ -136,7 +147,7 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = (), outcomes: Se
     used = traces[tool_sets(traces).isin([chosen, ""])]  # an attempt without a call belongs to its task, too
     about = build_recording(used, scratch / RECORDED)
     return Finding(
-        log=log if is_source(log) else str(Path(log).resolve()),
+        log=log if is_source else str(Path(log).resolve()),
         outcomes_files=[str(Path(path).resolve()) for path in outcomes],
         formats=dict(report["by_format"]),
         traces=int(report["kept"]),
@@ -148,18 +159,19 @@ def look_into(log: str, scratch: Path, readers: Sequence[str] = (), outcomes: Se
         named=_named_environment(used),
         solved=len({log_task(dict(row)) for _, row in used[used["outcome"] >= 1.0].iterrows()}),
         about=about,
-        recording={f"{RECORDED}/{name}": scratch / RECORDED / name for name in (CALLS_FILE, ABOUT_FILE)},
-        readers=[Path(reader).name if is_mapping(reader) else reader for reader in readers],
+        recording={f"{RECORDED}/{file.name}": file for file in sorted((scratch / RECORDED).iterdir())},
+        readers=[Path(reader).name if reader.endswith(MAPPINGS) else reader for reader in readers],
         longest=_longest(used, about["tools"]),
     )
 
 
-def _nothing_read(log: str, report: Mapping[str, Any], whys: Sequence[Why], readers: Sequence[str]) -> str:
+def _nothing_read(log: str, report: Mapping[str, Any], ingested: Path, readers: Sequence[str], is_source: bool) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in report["by_reason"].items()) or "it holds no record"
     says = [f"{log}: no trace can be read ({reasons})"]
+    whys = frequent_reasons(report, ingested / QUARANTINE_FILE)
     if whys and whys[0].detail:
         says.append(f"the first, line {whys[0].line} of {whys[0].file}: {whys[0].detail}")
-    if not is_source(log):
+    if not is_source:
         given = "".join(f" --reader {reader}" for reader in readers)
         says.append(f"tracewheel ingest --explain {log}{given} shows a record")
     if not readers:
@@ -211,8 +223,8 @@ def _base(given: str | None, finding: Finding, say: smollm2.Say) -> Base:
 def _modules(readers: Sequence[str]) -> dict[str, Path]:
     """The mappings, and the files in the working folder of own readers and of the modules that they use."""
     here = Path.cwd().resolve()
-    found = {Path(reader).name: Path(reader) for reader in readers if is_mapping(reader)}
-    waiting, seen = [reader.partition(":")[0] for reader in readers if not is_mapping(reader)], set(OUR_OWN)
+    found = {Path(reader).name: Path(reader) for reader in readers if reader.endswith(MAPPINGS)}
+    waiting, seen = [reader.partition(":")[0] for reader in readers if not reader.endswith(MAPPINGS)], set(OUR_OWN)
     while waiting:
         top = waiting.pop().partition(".")[0]
         module = sys.modules.get(top)
@@ -237,7 +249,7 @@ def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
     lines = [*described(finding), *(f"to solve first: {problem}" for problem in finding.problems)]
     settings = f"policy:\n  base: {json.dumps(base.name)} # a folder, or an id of a model whose chat template knows tools"
     window = window_of(base.name) if Path(base.name).is_dir() else None
-    if window and window < RolloutConfig().max_tokens:
+    if window and window < DEFAULTS.rollout.max_tokens:
         settings += f"\nrollout:\n  max_tokens: {window} # of a conversation; the base takes no more"
     why = f"a gate needs {FEWEST_PAIRS} held-out ones"
     profile = {
@@ -265,7 +277,7 @@ def _files(project: Project, finding: Finding, base: Base) -> dict[str, str]:
 
 def _seen_from(project: Project, path: str) -> str:
     """A log or a file as the project names it: from its folder, where it lies beside it."""
-    near = not is_source(path) and Path(path).is_relative_to(project.folder.parent)
+    near = Path(path).is_relative_to(project.folder.parent)  # no address is
     return os.path.relpath(path, project.folder) if near else path
 
 

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.commands.command import Command, FileOut
-from flows.console.arguments import unsafe_option
-from flows.console.look import Card, number, rows_of
+from tracewheel import Card, Command, FileOut, unsafe_option
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +29,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         ConfigError: the environment makes or reads no tasks.
         DataError: the file holds none, or is damaged.
     """
-    from tracewheel.core.kind_table import give
-    from tracewheel.core.store import write_whole
-    from tracewheel.curation.task_file import TaskSource, kind_of, task_lines
+    from tracewheel import give, write_whole
+    from tracewheel_projects.task_file import TaskSource, kind_of, task_lines
 
     path = Path(options.source) if options.source else None
     kind = kind_of(options.kind, options.args)
@@ -47,8 +44,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     return Card(
-        f"{number(result['tasks'])} tasks of {result['environment']} written to {result['out']}",
-        rows_of({name: ", ".join(f"{part} {count}" for part, count in result[name].items()) for name in ("families", "tiers")}),
+        f"{result['tasks']:,} tasks of {result['environment']} written to {result['out']}",
+        [(name, ", ".join(f"{part} {count}" for part, count in result[name].items())) for name in ("families", "tiers")],
         look_at="nobody has tried them: set curation.min_attempts to 0",
         next=[f"tracewheel ingest {result['out']} --out DIR"],
     )

@@ -1,18 +1,22 @@
 """`tracewheel data make-tasks`: tasks that nobody has tried go the road of logs, and stay without a score."""
 
+import argparse
 import json
 import random
+import re
 
 import pandas as pd
 import pytest
 
 from flows import cli
+from tests.flows.test_cards import TYPED, shown
 from tracewheel.config import load_config
 from tracewheel.core.errors import DataError
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
 from tracewheel.environments.order_desk.stock import DESKS
 from tracewheel.environments.order_desk.tasks import FAMILIES, make_task
 from tracewheel.learner.warm_start.selection import episodes_to_imitate
+from tracewheel_projects.commands.make_tasks import COMMAND
 
 
 class Desk(OrderDeskEnvironment):
@@ -79,3 +83,11 @@ def test_tasks_of_a_file(make, tmp_path):
 def test_what_cannot_be_made_is_said_and_nothing_written(make, arguments, says):
     code, out, _, error = make(*arguments)
     assert code == cli.BAD_INPUT and says in error and not out.exists()
+
+
+def test_its_card_fits_a_narrow_terminal(monkeypatch):
+    counts = {"families": {"item": 2, "open": 1}, "tiers": {"2": 3}}
+    result = {"out": "t.jsonl", "environment": "order_desk", "tasks": 3, **counts}
+    text = shown(argparse.Namespace(**vars(TYPED), command=COMMAND), result, monkeypatch, columns=60)
+    assert "3 tasks of order_desk written to t.jsonl" in text and "item 2, open 1" in text
+    assert [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if len(line) > 60 and "next: " not in line] == []

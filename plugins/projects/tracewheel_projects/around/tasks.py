@@ -10,7 +10,7 @@ from tracewheel import DataError, Observation, Task, content_hash
 class Questions:
     """Tasks from lines of `tasks.jsonl`: `environment` holds the `answer`, which only the verifier sees."""
 
-    kind = "tracewheel.projects.around.tasks:Questions"  # as in the profile
+    kind = "tracewheel_projects.around.tasks:Questions"  # as in the profile
     system_prompt = ""
 
     def tools(self) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ class Questions:
             prompt=prompt,
             initial_state={},
             goal={"answer": logged["answer"]},
-            verifier="tracewheel.projects.around.verifier:RightAnswer",
+            verifier="tracewheel_projects.around.verifier:RightAnswer",
             fingerprint=name,
         )
 

@@ -15,10 +15,10 @@ import yaml
 from tracewheel.config import HarnessConfig, RolloutConfig
 from tracewheel.core.types import Task
 from tracewheel.engines.base import Generation
-from tracewheel.projects.program import RECIPES
 from tracewheel.rollout.rollout import RolloutPlan, run_episodes
+from tracewheel_projects.program import RECIPES
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 HARNESSES = Path(os.environ.get("TRACEWHEEL_HARNESSES", ROOT / ".venv-harnesses"))
 FOLDERS = [*HARNESSES.glob("*/bin"), *HARNESSES.glob("*/node_modules/.bin")]
 NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import tracewheel
-from tracewheel.core.errors import DataError, InputError
-from tracewheel.core.store import produce_whole
-from tracewheel.core.types import Task
-from tracewheel.environments.base import play_calls
-from tracewheel.projects import smollm2
-from tracewheel.projects.sample.environment import FileDesk
+from tracewheel import DataError, InputError, Task, play_calls, produce_whole
+from tracewheel_projects import smollm2
+from tracewheel_projects.sample.environment import FileDesk
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -179,7 +176,7 @@ def smollm2_base(fit: smollm2.Fit, say: smollm2.Say) -> Base:
     if template is None:
         raise InputError(f"this installation of Tracewheel is without {CHAT_TEMPLATE}, which SmolLM2 needs: install it again")
     about = (
-        "`base/` holds SmolLM2-135M-Instruct; git ignores it, and `python -m tracewheel.projects.smollm2 base` gets it again.\n"
+        "`base/` holds SmolLM2-135M-Instruct; git ignores it, and `python -m tracewheel_projects.smollm2 base` gets it again.\n"
         f"A run takes {fit.expected()}."
     )
     files = {f"base/{smollm2.FILE}": smollm2.weights(say), "chat_template.jinja": template}
@@ -277,7 +274,7 @@ def sample_files(project: Project, base: Base) -> dict[str, str]:
     """The files of the project, by their paths in its folder."""
     package = {
         f"{project.package}/{file.name}": file.read_text(encoding="utf-8").replace(
-            "tracewheel.projects.sample", project.package
+            "tracewheel_projects.sample", project.package
         )
         for file in sorted(SAMPLE.glob("*.py"))
     }

@@ -1,1 +1,0 @@
-"""New projects: a small complete one, one around a program, one from a log file. `tracewheel init` writes them."""
