@@ -12,9 +12,10 @@ COPY tracewheel tracewheel
 COPY tasks tasks
 COPY flows flows
 COPY data/base data/base
+COPY plugins/dialects plugins/dialects
 COPY plugins/logs plugins/logs
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/logs ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/logs ./plugins/screening
 
 COPY configs configs
 COPY data/traces data/traces
