@@ -11,14 +11,15 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check -c constrai
 COPY tracewheel tracewheel
 COPY tasks tasks
 COPY flows flows
+COPY configs configs
 COPY data/base data/base
+COPY plugins/dialects plugins/dialects
 COPY plugins/forgetting plugins/forgetting
 COPY plugins/logs plugins/logs
 COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/forgetting ./plugins/logs ./plugins/projects ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/logs ./plugins/projects ./plugins/screening
 
-COPY configs configs
 COPY data/traces data/traces
 
 # Any user may run it, as clusters that allow no root want. Everything a run writes goes to its work folder or to /tmp.

@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> NoReturn:
 def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
     from tracewheel.config import EngineSections
     from tracewheel.engines.making import make_engine
+    from tracewheel.gateway.dialects.dialect import DIALECTS
     from tracewheel.gateway.engine_thread import EngineThread
     from tracewheel.gateway.gateway import CONVERSATIONS, Gateway, StandingDoor
     from tracewheel.gateway.server import GatewayServer
@@ -91,8 +92,10 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
         door = StandingDoor(Gateway(thread, renderer, caps), key, config.seed)
         server = made.enter_context(GatewayServer(door, options.host, options.port))
         note(f"OPENAI_BASE_URL={server.openai_url()}\nOPENAI_API_KEY={key}")
-        note(f"GOOGLE_GEMINI_BASE_URL={server.url()}\nGEMINI_API_KEY={key}")
-        note(f"ANTHROPIC_BASE_URL={server.url()}\nANTHROPIC_API_KEY={key}")
+        if "gemini" in DIALECTS:
+            note(f"GOOGLE_GEMINI_BASE_URL={server.url()}\nGEMINI_API_KEY={key}")
+        if "anthropic" in DIALECTS:
+            note(f"ANTHROPIC_BASE_URL={server.url()}\nANTHROPIC_API_KEY={key}")
         try:
             while True:
                 thread.check()

@@ -12,6 +12,7 @@ from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
 from tracewheel.engines.making import ENGINES
 from tracewheel.evaluation.graders import AUDITS
+from tracewheel.gateway.dialects.dialect import DIALECTS
 from tracewheel.learner.auto import alternatives
 from tracewheel.learner.kinds import ADVANTAGES, DEEPSPEED, SURROGATES
 from tracewheel.learner.update import POLICY_GRADIENT, PREFERENCES
@@ -66,7 +67,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     yield Named("policy", "tracewheel.core.tool_formats", Code(_modules(*places), own_modules(formats)))
     yield Named("rollout", "tracewheel.engines.making", Code(_modules(ENGINES[config.rollout.engine.kind])))
     if config.rollout.harness is not None:
-        yield Named("rollout", "tracewheel.rollout.rollout", Code(_modules(PROGRAMS)))
+        yield Named("rollout", "tracewheel.rollout.rollout", Code(_modules(PROGRAMS, *map(DIALECTS.place, DIALECTS))))
     for section, passes in (("learner", config.learner), ("warm_start", config.warm_start)):
         assert isinstance(passes, PassesConfig)
         if passes.backend.kind == "deepspeed":

@@ -37,18 +37,13 @@ def test_it_serves_an_adapter_until_it_is_stopped(make_adapter, tmp_path):
     ]
     process = subprocess.Popen([sys.executable, "-m", "flows.cli", *words, "--key", KEY], stderr=subprocess.PIPE, text=True)
     try:
-        lines = list(itertools.takewhile(lambda line: not line.startswith("ANTHROPIC_API_KEY="), process.stderr))
-        told = dict(
-            line.strip().split("=", 1) for line in lines if line.startswith(("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_"))
-        )
-        assert len(told) == 5, "".join(lines)
-        assert told["OPENAI_API_KEY"] == KEY
+        lines = list(itertools.takewhile(lambda line: not line.startswith("OPENAI_API_KEY="), process.stderr))
+        told = dict(line.strip().split("=", 1) for line in lines if line.startswith("OPENAI_"))
         asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
         own = {"Authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{told['OPENAI_BASE_URL']}/chat/completions", json=asked, headers=own, timeout=60).json()
         assert answer["system_fingerprint"] == "policy-3"
-        answer = httpx.post(f"{told['ANTHROPIC_BASE_URL']}/v1/messages", json=asked, headers=own, timeout=60).json()
-        assert 1 <= answer["usage"]["output_tokens"] <= 4
+        assert 1 <= answer["usage"]["completion_tokens"] <= 4
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
         assert "the gateway has stopped" in process.stderr.read()
@@ -65,13 +60,15 @@ def test_serve_ends_by_sigterm_however_much_is_half_sent(tmp_path):
         url = line.split()[3].rstrip(",").removesuffix("/v1")
         own = {"x-api-key": KEY}
         asked = {"model": "m", "messages": [{"role": "user", "content": "write to ann@mail-of-ann.com"}], "max_tokens": 4}
-        assert httpx.post(f"{url}/v1/messages", json=asked, headers=own, timeout=60).status_code == 200
+        assert httpx.post(f"{url}/v1/chat/completions", json=asked, headers=own, timeout=60).status_code == 200
         assert httpx.get(f"{url}/health").json() == {"status": "ok"}
         assert httpx.get(f"{url}/health", headers=own).json()["open"] == 1
         address = (httpx.URL(url).host, httpx.URL(url).port)
         half = [socket.create_connection(address) for _ in range(300)]
         for number, connection in enumerate(half):
-            connection.sendall((b"", b"POST /v1/mess", b"POST /v1/messages HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")[number % 3])
+            connection.sendall(
+                (b"", b"POST /v1/chat/compl", b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")[number % 3]
+            )
         process.send_signal(signal.SIGTERM)
         begun = time.monotonic()
         assert process.wait(60) == 143

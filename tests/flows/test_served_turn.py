@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import anthropic
 import httpx
 import numpy as np
 import openai
@@ -129,34 +128,6 @@ def by_openai(server, task):
     return answered, world.outcome()
 
 
-def by_anthropic(server, task):
-    """Anthropic's client, as `by_openai`."""
-    world, answered = World(task), None
-    tools = [
-        {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
-        for tool in (tool["function"] for tool in world.tools)
-    ]
-    system, messages = world.messages[0]["content"], world.messages[1:]
-    with anthropic.Anthropic(base_url=server.url(), api_key=KEY, max_retries=0) as client:
-        for _ in range(TURNS):
-            try:
-                answer = client.messages.create(
-                    model="policy", max_tokens=400, system=system, messages=messages, tools=tools, metadata={"user_id": "bob"}
-                )
-            except anthropic.BadRequestError:
-                break
-            answered = answer.id
-            results = [
-                {"type": "tool_result", "tool_use_id": one.id, "content": world.reply(one.name, one.input)}
-                for one in answer.content
-                if one.type == "tool_use"
-            ]
-            messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": results}]
-            if world.done or not results:
-                break
-    return answered, world.outcome()
-
-
 def by_http(server, task, session=None):
     """A program without a vendor's library, as `by_openai`; with a session's name it says itself how it went."""
     world, answered = World(task), None
@@ -179,12 +150,15 @@ def by_http(server, task, session=None):
     return answered, world.outcome()
 
 
-CLIENTS = (by_openai, by_anthropic, by_http)
+@pytest.fixture
+def programs():
+    """Who talks to it; the wheel of dialects has one more."""
+    return [by_openai, by_http]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_harness")
-def test_serve_feedback_a_day_later_retrain_promote_and_serve_again(served_profile, tasks, tmp_path):
+def test_serve_feedback_a_day_later_retrain_promote_and_serve_again(served_profile, tasks, programs, tmp_path):
     folder = tmp_path / "runs"
     config = resolve_config(str(served_profile), [], str(folder))
     champions, log = Champions(config), ConversationLog(tmp_path / "served")
@@ -196,7 +170,7 @@ def test_serve_feedback_a_day_later_retrain_promote_and_serve_again(served_profi
         door = ServingDoor(served, renderer, config.rollout, log, frozenset([KEY]))
         server = made.enter_context(GatewayServer(door, routes=serving_routes(door)))
         with clock.at(DAY):
-            talks = [CLIENTS[number % 3](server, task) for number, task in enumerate(tasks[:SERVED])]
+            talks = [programs[number % len(programs)](server, task) for number, task in enumerate(tasks[:SERVED])]
             assert httpx.get(f"{server.url()}/health", headers={"x-api-key": KEY}).json()["open"] == SERVED
             door.end_idle(0)  # nobody has said how they ended
         first = ingest(config.ingest, tmp_path / "evening")

@@ -18,6 +18,7 @@ from tracewheel.core import fingerprint
 from tracewheel.core.run_record import find_runs
 from tracewheel.core.store import FACTS
 from tracewheel.core.types import content_hash
+from tracewheel.gateway.dialects.dialect import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 SAMPLED = 60
@@ -88,6 +89,7 @@ def profile_of(folder):
         ("tracewheel.config.operations", set()),
         ("tracewheel.dashboard.app", set()),
         ("tracewheel_graders.judges.judge", set()),
+        ("tracewheel_dialects.anthropic", set()),
         ("tracewheel.engines.vllm_core", set()),
         ("tracewheel.traces.readers.openai", {"ingest"}),
         ("tracewheel.learner.losses.clip", {"update"}),
@@ -110,6 +112,16 @@ def test_another_default_that_no_stage_reads_voids_nothing():
     assert one.schedule != other.schedule
     for task in TASKS.values():
         assert task.settings(one) == task.settings(other) and task.code_parts(one) == task.code_parts(other)
+
+
+def test_a_dialect_counts_where_a_program_may_speak_it():
+    path = ROOT / "configs" / "tiny-short.yaml"
+    dialects = {DIALECTS.place(name).partition(":")[0] for name in DIALECTS}
+    alone, programs = load_config(path), load_config(path, ['rollout.harness={"command": ["python", "agent.py"]}'])
+    assert not any(name.startswith("tracewheel.gateway") for task in TASKS.values() for name in task.code_parts(alone))
+    counted = {stage: dialects & task.code_parts(programs).keys() for stage, task in TASKS.items()}
+    assert {stage for stage, found in counted.items() if found == dialects} >= {"rollout", "evaluate", "collect"}
+    assert all(found in (dialects, set()) for found in counted.values()) and not counted["update"]
 
 
 HARNESS = {"command": [sys.executable, str(ROOT / "examples/openai_agent.py")], "preload": ["openai.resources.chat", "httpx"]}

@@ -21,6 +21,7 @@ OURS = ("tracewheel", "flows", "tasks")
 PUBLIC = {"__file__", *tracewheel.__all__}
 GROUPS = {
     "audits": "audit",
+    "dialects": "dialect",
     "environments": "environment",
     "verifiers": "verifier",
     "worlds": "world",

@@ -103,6 +103,7 @@ def _given() -> list[str]:
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
 SOURCES, WEB, GRADERS = "tracewheel-sources", "tracewheel-web", "tracewheel-graders"
 PROMPTS, SCREENING, SELFPLAY = "tracewheel-prompts", "tracewheel-screening", "tracewheel-selfplay"
+SPOKEN = "tracewheel-dialects"
 _LOG_FORMATS = (
     "acp", "agentdojo", "ai_studio", "amp", "anthropic", "antigravity", "atif", "autogen", "bedrock", "bfcl",
     "braintrust", "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli",
@@ -131,6 +132,7 @@ WHEELS: dict[str, dict[str, str]] = {
     "log file": {"eval": LOGS},
     "reader": {"mapping": LOGS},
     "audit": {"graders": GRADERS},
+    "dialect": dict.fromkeys(("anthropic", "gemini", "responses"), SPOKEN),
     "section": {"prompt": PROMPTS},
     "screen": {"screening": SCREENING},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),

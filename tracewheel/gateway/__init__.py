@@ -1,1 +1,1 @@
-"""One door for agents that bring their own loop, and for serving: four dialects over one tree of tokens."""
+"""One door for agents that bring their own loop, and for serving: the installed dialects over one tree of tokens."""

@@ -13,16 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tracewheel.core.strict_json import parse_json
-from tracewheel.gateway.dialects.anthropic import AnthropicMessages
 from tracewheel.gateway.dialects.chat import ChatCompletions
-from tracewheel.gateway.dialects.dialect import Dialect, Said
-from tracewheel.gateway.dialects.gemini import Gemini
+from tracewheel.gateway.dialects.dialect import DIALECTS, Dialect, Said
 from tracewheel.gateway.exchange import Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
 
 SESSION_HEADER, USER_HEADER = "x-tracewheel-session", "x-tracewheel-user"
-GOOGLE_KEY = "x-goog-api-key"
-KEYS = ("x-api-key", GOOGLE_KEY)
+KEYS = ("x-api-key", "x-goog-api-key")
 LONGEST = 200  # characters of a name
 
 
@@ -113,9 +110,8 @@ def id_headers(request: Request) -> dict[str, str]:
 
 def dialect_of(request: Request) -> Dialect:
     """The dialect of a path that all share, by what the client says of itself."""
-    if "anthropic-version" in request.headers or "/messages" in request.url.path:
-        return AnthropicMessages()
-    return Gemini() if GOOGLE_KEY in request.headers or "/v1beta" in request.url.path else ChatCompletions()
+    kinds: list[type[Dialect]] = [DIALECTS[name] for name in DIALECTS]
+    return next((kind() for kind in kinds if kind.speaks(request.url.path, request.headers)), ChatCompletions())
 
 
 def check_key(door: Door, request: Request) -> str:

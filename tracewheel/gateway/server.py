@@ -1,6 +1,6 @@
 """Serves the door over HTTP, in a thread with a loop of its own.
 
-Its paths are those of models, stored responses and health; turns are asked for in `endpoint.py`.
+Its own paths are those of models and health; dialects declare theirs, and turns are asked for in `endpoint.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,32 +28,25 @@ from tracewheel.config import EndpointConfig
 from tracewheel.core.errors import InfrastructureError, InputError
 from tracewheel.gateway.asking import Knowledge, Limits, check_key, dialect_of, read_body, refused
 from tracewheel.gateway.connections import timed
-from tracewheel.gateway.dialects.anthropic import AnthropicMessages
-from tracewheel.gateway.dialects.chat import ChatCompletions
-from tracewheel.gateway.dialects.dialect import Dialect
+from tracewheel.gateway.dialects.dialect import DIALECTS, ELSEWHERE, Dialect, not_installed
 from tracewheel.gateway.dialects.fields import Fields
-from tracewheel.gateway.dialects.gemini import Gemini
-from tracewheel.gateway.dialects.responses import Responses
 from tracewheel.gateway.endpoint import Endpoint
-from tracewheel.gateway.exchange import ChatRequest, CountsTokens, Door, Refusal
+from tracewheel.gateway.exchange import CountsTokens, Door, Refusal
 from tracewheel.gateway.off_loop import off_loop
 
-EARLIEST = "1970-01-01T00:00:00Z"  # the vendors want a date of each model; these have none
 VERSIONS = ("/v1", "/v1beta", "/v1alpha", "")  # of the APIs; programs differ in whether the base URL that they are given has it
 NO_TEXTS = (
     "Text completions are not served: ask /v1/chat/completions, with return_token_ids for the ids"
     " (lm-eval: local-chat-completions; DSPy: model_type='chat')."
 )
 NO_EMBEDDINGS = "Embeddings are not served: set rollout.harness.embeddings, or give the program's client a base URL of its own."
-METHODS = ("generateContent", "streamGenerateContent")  # of Gemini's that ask for a turn
 
 
 @dataclass(frozen=True)
 class _Rest:
-    """All paths but those that ask for a turn."""
+    """The paths that all dialects share."""
 
     door: Door
-    known: Knowledge
     limits: Limits
     embeddings: EndpointConfig | None = None
 
@@ -61,19 +54,12 @@ class _Rest:
         return JSONResponse({"status": "ok"})
 
     async def models(self, request: Request) -> Response:
-        names, dialect = self.door.models(check_key(self.door, request)), dialect_of(request)
-        shown = [_model(name, dialect) for name in names]
-        if isinstance(dialect, Gemini):
-            return JSONResponse({"models": shown})
-        if not isinstance(dialect, AnthropicMessages):
-            return JSONResponse({"object": "list", "data": shown})
-        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-        return JSONResponse({"data": shown, "has_more": False, **ends})
+        return JSONResponse(dialect_of(request).write_models(self.door.models(check_key(self.door, request))))
 
     async def model(self, request: Request) -> Response:
         self.door.models(check_key(self.door, request))
         name = request.path_params["name"]  # requests may name any model, so each of them is there
-        return JSONResponse(_model(name, dialect_of(request)))
+        return JSONResponse(dialect_of(request).write_model(name))
 
     async def completions(self, request: Request) -> Response:
         raise Refusal("not_found", NO_TEXTS, code="unknown_url")
@@ -82,62 +68,69 @@ class _Rest:
         check_key(self.door, request)
         return await _embeddings(await read_body(request, self.limits), self.embeddings)
 
-    async def response(self, request: Request) -> Response:
-        identity = request.path_params["identity"]
-        said = self.known.of(check_key(self.door, request))
-        found = said.response(identity)
-        if found is None:
-            raise Refusal("not_found", f"Response with id {identity!r:.80} not found.")
-        if request.method == "DELETE":
-            said.drop_response(identity)
-            return JSONResponse({"id": identity, "object": "response", "deleted": True})
-        return JSONResponse(found.body)
+    def routes(self) -> list[tuple[str, Any, list[str]]]:
+        return [
+            ("/completions", self.completions, ["POST"]),
+            ("/embeddings", self.embed, ["POST"]),
+            ("/models", self.models, ["GET"]),
+            ("/models/{name:path}", self.model, ["GET"]),
+        ]
 
-    async def count_tokens(self, request: Request) -> Response:
-        return JSONResponse({"input_tokens": await self._counted(request, AnthropicMessages().read_for_count)})
 
-    async def _counted(self, request: Request, read: Callable[[Any], ChatRequest]) -> int:
+@dataclass(frozen=True)
+class _Spoken:
+    """The paths of a dialect."""
+
+    dialect: Dialect
+    door: Door
+    known: Knowledge
+    limits: Limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask for a turn."""
+        request = Request(scope, receive)
+        dialect = self.dialect.at(request.path_params, request.query_params)
+        await Endpoint(self.door, dialect, self.known, self.limits)(scope, receive, send)
+
+    async def count(self, request: Request) -> Response:
         key = check_key(self.door, request)
         if not isinstance(self.door, CountsTokens):
             raise Refusal("not_found", "This endpoint does not count tokens.")
-        asked = await off_loop(read, await read_body(request, self.limits))
-        return await self.door.count_tokens(key, asked)
+        asked = await off_loop(self.dialect.read_for_count, await read_body(request, self.limits))
+        return JSONResponse(self.dialect.write_count(await self.door.count_tokens(key, asked)))
+
+    async def kept(self, request: Request) -> Response:
+        said = self.known.of(check_key(self.door, request))
+        identity, drop = request.path_params["identity"], request.method == "DELETE"
+        return JSONResponse(self.dialect.kept(identity, said, drop=drop))
+
+    def routes(self) -> list[tuple[str, Any, list[str]]]:
+        made: list[tuple[str, Any, list[str]]] = [(path, self.count, ["POST"]) for path in self.dialect.COUNT_PATHS]
+        made += ((path, self, ["POST"]) for path in self.dialect.PATHS)
+        return [*made, *((path, self.kept, ["GET", "DELETE"]) for path in self.dialect.KEPT_PATHS)]
 
 
-class _Gemini(_Rest):
-    """Gemini's methods of a model, which stand in the path: `MODEL:generateContent`."""
+def _elsewhere(name: str) -> Any:
+    async def refuse(request: Request) -> Response:
+        raise not_installed(name)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        model, _, method = request.path_params["call"].rpartition(":")
-        if method == "countTokens":
-            counted = {"totalTokens": await self._counted(request, Gemini().read_for_count)}
-            await JSONResponse(counted)(scope, receive, send)
-            return
-        if method not in METHODS:
-            raise Refusal("not_found", f"{method or model:.80} is not served; generateContent and countTokens are.")
-        stream = method != "generateContent"
-        dialect = Gemini(model, stream=stream, listed=stream and request.query_params.get("alt") != "sse")
-        await Endpoint(self.door, dialect, self.known, self.limits)(scope, receive, send)
+    return refuse
 
 
 def create_app(
     door: Door, limits: Limits | None = None, routes: Sequence[BaseRoute] = (), embeddings: EndpointConfig | None = None
 ) -> Starlette:
-    """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these."""
+    """The application: `/v1/...`, and `/e/EPISODE/v1/...` for the keys of one episode; `routes` go before these.
+
+    Raises:
+        ConfigError: a dialect of an installed wheel cannot be imported.
+    """
     limits, known = limits or Limits(), Knowledge()
-    rest = _Rest(door, known, limits, embeddings)
-    asking: list[tuple[str, Any, list[str]]] = [
-        ("/chat/completions", Endpoint(door, ChatCompletions(), known, limits), ["POST"]),
-        ("/responses", Endpoint(door, Responses(), known, limits), ["POST"]),
-        ("/responses/{identity}", rest.response, ["GET", "DELETE"]),
-        ("/messages", Endpoint(door, AnthropicMessages(), known, limits), ["POST"]),
-        ("/messages/count_tokens", rest.count_tokens, ["POST"]),
-        ("/completions", rest.completions, ["POST"]),
-        ("/embeddings", rest.embed, ["POST"]),
-        ("/models", rest.models, ["GET"]),
-        ("/models/{name:path}", rest.model, ["GET"]),
-        ("/models/{call:path}", _Gemini(door, known, limits), ["POST"]),
+    rest = _Rest(door, limits, embeddings)
+    asking = [
+        *(way for name in DIALECTS for way in _Spoken(DIALECTS[name](), door, known, limits).routes()),
+        *rest.routes(),
+        *((path, _elsewhere(name), ["POST"]) for path, name in ELSEWHERE.items() if name not in DIALECTS),
     ]
     paths: list[BaseRoute] = [
         Route(version + path, answer, methods=methods) for version in VERSIONS for path, answer, methods in asking
@@ -181,15 +174,6 @@ async def _embeddings(body: Any, config: EndpointConfig | None) -> Response:
     except httpx.HTTPError as error:
         raise Refusal("overloaded", f"The endpoint of rollout.harness.embeddings does not answer: {error!r:.200}.") from None
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
-
-
-def _model(name: str, dialect: Dialect) -> dict[str, Any]:
-    """A model as a vendor's clients have it."""
-    if isinstance(dialect, Gemini):
-        return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": [*METHODS, "countTokens"]}
-    if isinstance(dialect, AnthropicMessages):
-        return {"type": "model", "id": name, "display_name": name, "created_at": EARLIEST, "lifecycle": "active"}
-    return {"id": name, "object": "model", "created": 0, "owned_by": "tracewheel"}
 
 
 START, STOP = 10.0, 5.0  # seconds

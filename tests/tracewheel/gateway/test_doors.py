@@ -12,9 +12,8 @@ import pytest
 from tracewheel.gateway import connections
 from tracewheel.gateway.asking import Limits, parse_body
 from tracewheel.gateway.conversation_log import ConversationLog
-from tracewheel.gateway.dialects.fields import check_calls
 from tracewheel.gateway.episode_tree import cut_at_stop
-from tracewheel.gateway.exchange import Refusal
+from tracewheel.gateway.exchange import ChatRequest, Refusal
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving import Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
@@ -28,7 +27,7 @@ HALF_SENT = {
     "headers": HEAD,
     "body": HEAD + "Content-Length: 100\r\n\r\n{",
     "chunk": HEAD + "Transfer-Encoding: chunked\r\n\r\n40\r\n{",
-    "without_key": "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+    "without_key": "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
 }
 
 
@@ -85,8 +84,6 @@ def test_a_long_conversation_delays_no_other(patient, session):
     ("path", "body", "named"),
     [
         ("chat/completions", {"messages": talk(10_001)}, "10000"),
-        ("messages", {"messages": talk(10_001), "max_tokens": 9}, "10000"),
-        ("responses", {"input": talk(10_001)}, "10000"),
         ("chat/completions", {"messages": talk(1), "tools": [{}] * 10_001}, "10000"),
         ("chat/completions", {"messages": talk(1), "metadata": {"a": [0] * 600_001}}, "500000"),
         ("chat/completions", {"messages": talk(600_001)}, f"{8 << 20}"),
@@ -181,11 +178,11 @@ def test_calls_and_their_results_are_checked_in_one_walk():
     calls = [{"id": str(number), "function": {"name": "f", "arguments": "{}"}} for number in range(count)]
     results = [{"role": "tool", "tool_call_id": str(number), "content": ""} for number in reversed(range(count))]
     begun = time.monotonic()
-    check_calls([{"role": "assistant", "tool_calls": calls}, *results], "messages")
+    ChatRequest([{"role": "assistant", "tool_calls": calls}, *results]).check_calls("messages")
     assert time.monotonic() - begun < 1
     for wrong in ([*results[:-1]], [*results, results[0]]):
         with pytest.raises(Refusal):
-            check_calls([{"role": "assistant", "tool_calls": calls}, *wrong], "messages")
+            ChatRequest([{"role": "assistant", "tool_calls": calls}, *wrong]).check_calls("messages")
 
 
 def test_a_stop_text_is_found_without_reading_the_turn_again_for_each_token(renderer):

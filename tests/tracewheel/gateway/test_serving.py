@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-import anthropic
 import httpx
 import openai
 import pandas
@@ -197,7 +196,7 @@ def test_over_http(serving, tmp_path):
 
 
 def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server_has_gone(serving, tmp_path):
-    """OpenAI's and Anthropic's clients ask; the conversations end in silence; what is said then is joined by ingest."""
+    """OpenAI's client asks; the conversations end in silence; what is said then is joined by ingest."""
     door, names, config = serving(), {}, IngestConfig(paths=(str(tmp_path / "log"),))
     with GatewayServer(door, routes=serving_routes(door)) as server:
         client = openai.OpenAI(base_url=server.openai_url(), api_key=KEY, max_retries=0)
@@ -206,14 +205,13 @@ def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server
         said += [first.choices[0].message.to_dict(), {"role": "user", "content": "And?"}]
         client.chat.completions.create(model="policy", messages=said)
         names["chat"] = first.id
-        names["responses"] = client.responses.create(model="policy", input="Responses").id
-        theirs = anthropic.Anthropic(base_url=server.url(), api_key=KEY, max_retries=0)
-        asked = {"model": "policy", "max_tokens": 20, "messages": [{"role": "user", "content": "Messages"}]}
-        names["messages"] = theirs.messages.create(**asked).id
+        for name in ("Second", "Third"):
+            asked = [{"role": "user", "content": name}]
+            names[name] = client.chat.completions.create(model="policy", messages=asked, max_tokens=20).id
         names["session"] = "ann@example.com"
         headers = {"x-tracewheel-session": names["session"]}
         client.chat.completions.create(model="policy", messages=[{"role": "user", "content": "By name"}], extra_headers=headers)
-    assert [name.partition("served-")[0] for name in names.values()] == ["chatcmpl-", "resp_", "msg_", "ann@example.com"]
+    assert [name.partition("served-")[0] for name in names.values()] == [*["chatcmpl-"] * 3, "ann@example.com"]
     door.end_idle(0)
     report = ingest_new(config, tmp_path / "ingested")
     assert report["kept"] == 4 and "outcomes" not in report
@@ -229,9 +227,9 @@ def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server
         for bad in ({"value": 1}, {"id": "x"}, {"id": "x", "value": "soso"}, {"id": "x", "value": 1, "kind": "guess"}, {}):
             assert say(**bad).status_code == 400
         assert say(id=names["chat"], value=1).json()["kind"] == "thumb"
-        assert say(response_id=names["responses"], value=False, kind="label").json()["taken"]
-        assert say(id=names["messages"], value=1, said="2026-11-01T00:00:00Z").json()["said"] == "2026-11-01T00:00:00Z"
-        assert say(id=names["messages"], value=0).status_code == 200  # a change of mind
+        assert say(response_id=names["Second"], value=False, kind="label").json()["taken"]
+        assert say(id=names["Third"], value=1, said="2026-11-01T00:00:00Z").json()["said"] == "2026-11-01T00:00:00Z"
+        assert say(id=names["Third"], value=0).status_code == 200  # a change of mind
         ended = client.post(f"/v1/conversations/{names['session']}/end", json={"outcome": 0, "task": "t"}, headers=headers)
         told = {"session": names["session"], "outcome": 0.0, "logged": False, "feedback": True, "ignored": ["task"]}
         assert ended.json() == told
@@ -242,7 +240,7 @@ def test_feedback_comes_by_the_ids_that_real_clients_hold_a_day_after_the_server
     assert (report["kept"], report["read"], report["outcomes"]["waiting"], report["outcomes"]["corrected"]) == (4, 4, 1, 1)
     frame = pandas.read_parquet(tmp_path / "ingested/traces.parquet")
     found = {json.loads(row["messages"])[0]["content"]: row["outcome"] for row in frame.to_dict("records")}
-    assert found == {"Chat": 1.0, "Responses": 0.0, "Messages": 0.0, "By name": 0.0}
+    assert found == {"Chat": 1.0, "Second": 0.0, "Third": 0.0, "By name": 0.0}
     kinds = [json.loads(info)["late_outcomes"]["by"] for info in frame["info"]]
     assert sorted(kinds) == ["label", "thumb", "thumb", "verified"]
 

@@ -5,38 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects.answer_forms import openai_form
-from tracewheel.gateway.dialects.dialect import (
-    Asked,
-    Dialect,
-    Event,
-    Said,
-    call_pieces,
-    content_pieces,
-    content_tokens,
-    openai_error,
-    reasoning_pieces,
-    reasoning_tokens,
-)
-from tracewheel.gateway.dialects.fields import (
-    Fields,
-    assistant,
-    check_calls,
-    checked_tools,
-    custom_call,
-    custom_input,
-    custom_names,
-    openai_tools,
-    refuse,
-    said,
-    text_of,
-    tool_call,
-    tool_reply,
-    unsupported,
-    wrong_value,
-)
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken
+from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said
+from tracewheel.gateway.dialects.fields import Fields
+from tracewheel.gateway.dialects.tool_choice import ToolChoice
+from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken, ToolCall, chat_message
 
 
 def created_by(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any]:
@@ -57,7 +29,7 @@ def usage(replies: Sequence[ChatReply]) -> dict[str, Any]:
         "completion_tokens": completion,
         "total_tokens": replies[0].prompt_tokens + completion,
         "prompt_tokens_details": {"cached_tokens": replies[0].cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": sum(map(reasoning_tokens, replies))},
+        "completion_tokens_details": {"reasoning_tokens": sum(reply.reasoning_tokens for reply in replies)},
     }
 
 
@@ -94,10 +66,9 @@ def chat_events(asked: Asked, replies: Sequence[ChatReply], created: int) -> lis
 def _choices(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
     """What is new in each chunk. Log-probabilities come with their text, or all at the end beside all ids."""
     whole, wanted = bool(asked.body.get("return_token_ids")), asked.request.logprobs
-    calls = reply.message.get("tool_calls") or ()
-    content = content_pieces(reply)
+    calls, content = reply.calls, reply.content_pieces()
     yield {"delta": {"role": "assistant", "content": None if calls and not content else "", "refusal": None}}
-    for piece in reasoning_pieces(reply):
+    for piece in reply.reasoning_pieces():
         yield {"delta": {"reasoning_content": piece.text}}
     spelled = any(piece.token is not None for piece in content)
     for piece in content:
@@ -105,16 +76,15 @@ def _choices(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
         if wanted is not None and not whole and piece.token is not None:
             choice["logprobs"] = logprob_list([piece.token], wanted)
         yield choice
-    customs = custom_names(asked.body)
+    customs = asked.custom_tools
     for index, call in enumerate(calls):
-        function = call["function"]
-        if function["name"] in customs:
-            made = {"name": function["name"], "input": custom_input(function["arguments"])}
-            yield {"delta": {"tool_calls": [{"index": index, "id": call["id"], "type": "custom", "custom": made}]}}
+        if call.name in customs:
+            made = {"name": call.name, "input": call.text}
+            yield {"delta": {"tool_calls": [{"index": index, "id": call.id, "type": "custom", "custom": made}]}}
             continue
-        opened = {"id": call["id"], "type": "function", "function": {"name": function["name"], "arguments": ""}}
+        opened = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
         yield {"delta": {"tool_calls": [{"index": index, **opened}]}}
-        for text in call_pieces(function["arguments"]):
+        for text in call.pieces(call.arguments):
             yield {"delta": {"tool_calls": [{"index": index, "function": {"arguments": text}}]}}
     last: dict[str, Any] = {"delta": {}, "finish_reason": reply.finish_reason}
     if wanted is not None and (whole or (content and not spelled)):
@@ -138,22 +108,24 @@ def read_messages(fields: Fields) -> list[Message]:
     if fields.get("messages") is None:
         raise fields.missing("messages")
     if not messages:
-        raise refuse("Invalid 'messages': empty array. Expected an array with minimum length 1.", "messages", "empty_array")
+        raise Refusal.invalid(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1.", "messages", "empty_array"
+        )
     return messages
 
 
 def _read(message: Fields) -> Message:
     role = message.text("role")
     if role not in ROLES:
-        raise wrong_value(role, ROLES, message.at("role"))
+        raise Refusal.wrong_value(role, ROLES, message.at("role"))
     if role == "assistant":
         return _assistant(message)
     if message.get("content") is None:
         raise message.missing("content")
-    content = text_of(message, "content")
+    content = message.content("content")
     if role == "tool":
-        return tool_reply(message.text("tool_call_id"), content)
-    made: Message = {"role": "system" if role == "developer" else role, "content": content}
+        return chat_message("tool", content, call_id=message.text("tool_call_id"))
+    made = chat_message("system" if role == "developer" else role, content)
     if name := message.optional_text("name"):
         made["name"] = name
     return made
@@ -162,26 +134,26 @@ def _read(message: Fields) -> Message:
 def _assistant(message: Fields) -> Message:
     for name in ("audio", "function_call"):
         if message.get(name) is not None:
-            raise unsupported("not supported by this endpoint", message.at(name))
+            raise Refusal.unsupported("not supported by this endpoint", message.at(name))
     calls = [_call(one) for one in message.objects("tool_calls")]
     if message.get("content") is None and not calls and message.get("refusal") is None:
         raise message.missing("content")
-    text = text_of(message, "content") or message.optional_text("refusal") or ""
-    return assistant(text, _reasoning(message), calls)
+    text = message.content("content") or message.optional_text("refusal") or ""
+    return chat_message("assistant", text, reasoning=_reasoning(message), calls=calls)
 
 
 def _reasoning(message: Fields) -> str:
     return next((found for name in REASONING if (found := message.optional_text(name))), "")
 
 
-def _call(one: Fields) -> dict[str, Any]:
+def _call(one: Fields) -> ToolCall:
     if one.choice("type", ["function", "custom"]) is None:
         raise one.missing("type")
     if one.get("type") == "custom":
         custom = one.needed("custom")
-        return custom_call(one.text("id"), custom.text("name"), custom.text("input"))
+        return ToolCall.custom(one.text("id"), custom.text("name"), custom.text("input"))
     function = one.needed("function")
-    return tool_call(one.text("id"), function.text("name"), function.text("arguments"))
+    return ToolCall(one.text("id"), function.text("name"), function.text("arguments"))
 
 
 READ = {"messages", "model", "tools", "tool_choice", "parallel_tool_calls", "max_completion_tokens", "max_tokens", "n", "stop"}
@@ -204,22 +176,22 @@ MOST_ANSWERS, MOST_STOPS, MOST_ALTERNATIVES = 128, 4, 20
 class ChatCompletions(Dialect):
     """The dialect of `/v1/chat/completions`."""
 
+    PATHS = ("/chat/completions",)
     END = "[DONE]"
 
     def read(self, body: Any, said: Said) -> Asked:
         """See `Dialect`."""
         fields = Fields(body)
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
-        form = openai_form(fields.inner("response_format"), nested=True)
-        choice = _tool_choice(fields)
+        form = fields.openai_form("response_format", nested=True)
+        choice = ToolChoice.openai(fields, nested=True)
         messages = read_messages(fields)
-        check_calls(messages, "messages")
         alternatives = fields.whole("top_logprobs", 0, MOST_ALTERNATIVES)
         wants_logprobs = fields.flag("logprobs")
         if alternatives and not wants_logprobs:
-            raise refuse("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs", "invalid_value")
+            raise Refusal.invalid("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs", "invalid_value")
         if (options := fields.inner("stream_options")) is not None and not fields.flag("stream"):
-            raise refuse("'stream_options' is only allowed when 'stream' is enabled.", options.path, "invalid_value")
+            raise Refusal.invalid("'stream_options' is only allowed when 'stream' is enabled.", options.path, "invalid_value")
         request = ChatRequest(
             messages,
             choice.tools,
@@ -236,6 +208,7 @@ class ChatCompletions(Dialect):
             form=form,
             dropped=frozenset(fields.dropped),
         )
+        request.check_calls("messages")
         fields.flag("return_token_ids")
         return Asked(request, fields.value, fields.flag("stream"), fields.whole("n", 1, MOST_ANSWERS) or 1)
 
@@ -251,30 +224,19 @@ class ChatCompletions(Dialect):
         """See `Dialect`."""
         return chat_events(asked, replies, created)
 
-    def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
-        """See `Dialect`."""
-        return openai_error(refusal)
-
-    def error_event(self, refusal: Refusal, request_id: str) -> Event:
-        """See `Dialect`."""
-        return Event(None, openai_error(refusal))
-
 
 def _choice(asked: Asked, reply: ChatReply, index: int) -> dict[str, Any]:
     whole = bool(asked.body.get("return_token_ids"))
-    choice: dict[str, Any] = {"index": index, "message": {**said(reply.message), "refusal": None}, "logprobs": None}
+    choice: dict[str, Any] = {"index": index, "message": {**reply.shown, "refusal": None}, "logprobs": None}
     choice["finish_reason"] = reply.finish_reason
-    customs = custom_names(asked.body)
-    for call in choice["message"].get("tool_calls") or ():
-        if (name := call["function"]["name"]) in customs:
-            call |= {"type": "custom", "custom": {"name": name, "input": custom_input(call.pop("function")["arguments"])}}
+    customs = asked.custom_tools
+    for shown, call in zip(choice["message"].get("tool_calls") or (), reply.calls, strict=True):
+        if call.name in customs:
+            del shown["function"]
+            shown |= {"type": "custom", "custom": {"name": call.name, "input": call.text}}
     if asked.request.logprobs is not None:
-        tokens = list(reply.tokens) if whole else content_tokens(reply)
+        tokens = list(reply.tokens) if whole else reply.content_tokens
         choice["logprobs"] = logprob_list(tokens, asked.request.logprobs)
     if whole:
         choice["token_ids"] = [token.id for token in reply.tokens]
     return choice
-
-
-def _tool_choice(fields: Fields) -> ToolChoice:
-    return openai_choice(fields, checked_tools(openai_tools(fields, nested=True)), nested=True)

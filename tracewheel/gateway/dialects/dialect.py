@@ -1,63 +1,60 @@
-"""What each dialect has: how a request is read, what a key was told, and how replies and refusals are written."""
+"""A dialect: how agents of one vendor speak to the gateway. A wheel adds its own by entry points of `tracewheel.dialects`."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
+from tracewheel.core.kind_table import KindTable, how_to_get
 from tracewheel.core.strict_json import parse_json
-from tracewheel.gateway.dialects.fields import CUSTOM
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal, SampledToken
+from tracewheel.gateway.exchange import CUSTOM, ChatReply, ChatRequest, Message, Refusal
 
-CALLS, RESPONSES, ITEMS = 10_000, 1_000, 20_000  # the most that are kept for a key; the oldest go first
-Kept = TypeVar("Kept")
+DIALECTS = KindTable("tracewheel.dialects", {"chat": "tracewheel.gateway.dialects.chat:ChatCompletions"})
+# Where agents ask in dialects that are not the core's: without its wheel they are told which it is.
+ELSEWHERE = {
+    "/messages": "anthropic",
+    "/messages/{rest:path}": "anthropic",
+    "/models/{rest:path}": "gemini",
+    "/responses": "responses",
+    "/responses/{rest:path}": "responses",
+}
+CALLS = 10_000  # the most that are kept for a key; the oldest go first
 
 
-@dataclass(frozen=True)
-class StoredResponse:
-    """An answer of the responses API: its conversation up to its own message, and its body."""
-
-    history: list[Message]
-    body: dict[str, Any]
+def not_installed(name: str) -> Refusal:
+    """The refusal of a request in a dialect whose wheel is not there."""
+    return Refusal("not_found", f"The dialect '{name}' of this path is {how_to_get('dialect', name)}.", code="unknown_url")
 
 
 class Said:
-    """The calls, responses and items that one key was given."""
+    """What one key was told: the arguments of calls, and what dialects keep for later requests."""
 
     def __init__(self) -> None:
         self._arguments: OrderedDict[str, list[str]] = OrderedDict()
-        self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
-        self._items: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._kept: dict[str, OrderedDict[str, Any]] = {}
 
     def keep_calls(self, reply: ChatReply) -> None:
         """Keep how the arguments of a reply's calls were written."""
-        for call in reply.message.get("tool_calls") or ():
-            texts = self._arguments.get(call["id"], [])
-            if call["function"]["arguments"] not in texts:
-                texts = [*texts, call["function"]["arguments"]]
-            _keep(self._arguments, call["id"], texts, CALLS)
+        for call in reply.calls:
+            texts = self._arguments.get(call.id, [])
+            if call.arguments not in texts:
+                texts = [*texts, call.arguments]
+            _keep(self._arguments, call.id, texts, CALLS)
 
-    def keep_response(self, body: dict[str, Any], history: list[Message]) -> None:
-        """Keep an answer of the responses API; `history` ends with its message."""
-        _keep(self._responses, body["id"], StoredResponse(history, body), RESPONSES)
-        for item in body["output"]:
-            _keep(self._items, item["id"], item, ITEMS)
+    def keep(self, sort: str, identity: str, value: Any, most: int) -> None:
+        """Keep a value of a dialect's; of its sort at most so many, and the oldest go first."""
+        _keep(self._kept.setdefault(sort, OrderedDict()), identity, value, most)
 
-    def response(self, identity: str) -> StoredResponse | None:
-        """A kept answer."""
-        return self._responses.get(identity)
+    def kept(self, sort: str, identity: str) -> Any:
+        """A kept value; None where there is none any more."""
+        return self._kept.get(sort, OrderedDict()).get(identity)
 
-    def drop_response(self, identity: str) -> bool:
-        """Forget an answer; whether there was one."""
-        return self._responses.pop(identity, None) is not None
-
-    def item(self, identity: str) -> dict[str, Any] | None:
-        """An item of a kept answer."""
-        return self._items.get(identity)
+    def drop(self, sort: str, identity: str) -> None:
+        """Forget a kept value."""
+        self._kept.get(sort, OrderedDict()).pop(identity, None)
 
     def restored(self, messages: list[Message]) -> list[Message]:
         """The messages with the arguments of our own calls as they were sampled.
@@ -89,71 +86,11 @@ def _value(text: str) -> Any:
         return None
 
 
-def _keep(kept: OrderedDict[str, Kept], key: str, value: Kept, most: int) -> None:
+def _keep(kept: OrderedDict[str, Any], key: str, value: Any, most: int) -> None:
     kept[key] = value
     kept.move_to_end(key)
     while len(kept) > most:
         kept.popitem(last=False)
-
-
-WORD = re.compile(r"\s*\S+\s*|\s+")
-CALL_PIECE = 24  # characters of a call's arguments in an event
-
-
-class Piece(NamedTuple):
-    """A piece of text and the token that it comes from, None where the tokens do not spell the text."""
-
-    text: str
-    token: SampledToken | None
-
-
-def content_pieces(reply: ChatReply) -> list[Piece]:
-    """A reply's text, token by token."""
-    start = _end_of(reply, reply.message.get("reasoning_content") or "")
-    return _pieces(reply.tokens, reply.message.get("content") or "", start)
-
-
-def reasoning_pieces(reply: ChatReply) -> list[Piece]:
-    """A reply's thinking, token by token."""
-    return _pieces(reply.tokens, reply.message.get("reasoning_content") or "", 0)
-
-
-def reasoning_tokens(reply: ChatReply) -> int:
-    """How many tokens a reply's thinking took; 0 where the tokens do not spell it."""
-    return sum(piece.token is not None for piece in reasoning_pieces(reply))
-
-
-def content_tokens(reply: ChatReply) -> list[SampledToken]:
-    """The tokens of a reply's text; all of the turn's where they do not spell it."""
-    pieces = content_pieces(reply)
-    found = [piece.token for piece in pieces if piece.token is not None]
-    return list(reply.tokens) if pieces and not found else found
-
-
-def call_pieces(arguments: str) -> list[str]:
-    """A call's arguments, cut for streaming."""
-    return [arguments[at : at + CALL_PIECE] for at in range(0, len(arguments), CALL_PIECE)]
-
-
-def _end_of(reply: ChatReply, text: str) -> int:
-    """Where a text ends in the turn; 0 where it is not there."""
-    at = "".join(token.text for token in reply.tokens).find(text) if text else -1
-    return at + len(text) if at >= 0 else 0
-
-
-def _pieces(tokens: Sequence[SampledToken], text: str, start: int) -> list[Piece]:
-    if not text:
-        return []
-    first = "".join(token.text for token in tokens).find(text, start)
-    if first < 0:
-        return [Piece(word, None) for word in WORD.findall(text)]
-    pieces, at = [], 0
-    for token in tokens:
-        begin, end = max(first, at), min(first + len(text), at + len(token.text))
-        if begin < end:
-            pieces.append(Piece(text[begin - first : end - first], token))
-        at += len(token.text)
-    return pieces
 
 
 # Type and code of each kind.
@@ -167,12 +104,6 @@ OPENAI_WORDS: dict[str, tuple[str, str | None]] = {
     "server_error": ("server_error", None),
     "overloaded": ("server_error", "overloaded"),
 }
-
-
-def openai_error(refusal: Refusal) -> dict[str, Any]:
-    """The body of a refusal as OpenAI sends it."""
-    kind, code = OPENAI_WORDS[refusal.kind]
-    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code or code}}
 
 
 class Event(NamedTuple):
@@ -198,14 +129,58 @@ class Asked:
     body: dict[str, Any]
     stream: bool = False
     answers: int = 1
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Message] = field(default_factory=list)
+
+    @property
+    def custom_tools(self) -> set[str]:
+        """The names of tools of OpenAI's type `custom`, whose calls are answered in a form of their own."""
+        tools = self.body.get("tools") or ()
+        return {(tool.get("custom") or tool)["name"] for tool in tools if tool["type"] == "custom"}
 
 
 class Dialect(ABC):
-    """A vendor's API: pure functions between its JSON and ours. Times are seconds since 1970."""
+    """A vendor's API: its paths, and functions between its JSON and ours. Times are seconds since 1970.
 
+    What is not said here is as in OpenAI's APIs. A wheel names its class as an entry point of `tracewheel.dialects`.
+
+    Example:
+        class Plain(Dialect):
+            PATHS = ("/plain/{name}",)
+
+            def read(self, body, said):
+                fields = Fields(body)
+                return Asked(ChatRequest([chat_message("user", fields.text("say"))]), body, fields.flag("stream"))
+
+            def write(self, asked, replies, created):
+                return {"said": replies[0].text}
+
+            def events(self, asked, replies, created):
+                return [Event(None, {"said": piece.text}) for piece in replies[0].content_pieces()]
+    """
+
+    # Paths below the base URL and the version (`/v1`), with Starlette's parameters.
+    PATHS: ClassVar[tuple[str, ...]]  # POST: ask for a turn
+    COUNT_PATHS: ClassVar[tuple[str, ...]] = ()  # POST: ask for the tokens of a request (`read_for_count`)
+    KEPT_PATHS: ClassVar[tuple[str, ...]] = ()  # GET and DELETE, with `{identity}`: of what was said before (`kept`)
     END: ClassVar[str | None] = None  # what the last event of a stream holds instead of JSON
     KEEP_ALIVE: ClassVar[bytes] = b": waiting\n\n"  # a comment: no client makes an event of it
+
+    @classmethod
+    def speaks(cls, path: str, headers: Mapping[str, str]) -> bool:
+        """Whether a client that asks for models, or for what is not there, is of this dialect; else it gets OpenAI's words."""
+        return False
+
+    def at(self, path: Mapping[str, str], query: Mapping[str, str]) -> Self:
+        """The dialect of one request, where its path or query says what others have in their bodies.
+
+        Args:
+            path: The parameters of the path.
+            query: Those of the query.
+
+        Raises:
+            Refusal: the path asks for something that this door has not.
+        """
+        return self
 
     @abstractmethod
     def read(self, body: Any, said: Said) -> Asked:
@@ -228,14 +203,43 @@ class Dialect(ABC):
         for reply in replies:
             said.keep_calls(reply)
 
+    def kept(self, identity: str, said: Said, *, drop: bool) -> Any:
+        """The body that answers a request for what was said before, or for forgetting it.
+
+        Raises:
+            Refusal: it is not there.
+        """
+        raise NotImplementedError
+
+    def read_for_count(self, body: Any) -> ChatRequest:
+        """The request whose tokens are to be counted.
+
+        Raises:
+            Refusal: as for `read`.
+        """
+        raise NotImplementedError
+
+    def write_count(self, tokens: int) -> Any:
+        """The body that tells how many tokens a request has."""
+        return {"input_tokens": tokens}
+
+    def write_model(self, name: str) -> dict[str, Any]:
+        """A model as clients have it."""
+        return {"id": name, "object": "model", "created": 0, "owned_by": "tracewheel"}
+
+    def write_models(self, names: Sequence[str]) -> Any:
+        """The body that lists the models."""
+        return {"object": "list", "data": [self.write_model(name) for name in names]}
+
     def status(self, refusal: Refusal) -> int:
         """The HTTP status of a refusal."""
         return refusal.status
 
-    @abstractmethod
     def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
-        """The body of a refusal as OpenAI sends it."""
+        """The body of a refusal."""
+        kind, code = OPENAI_WORDS[refusal.kind]
+        return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code or code}}
 
-    @abstractmethod
     def error_event(self, refusal: Refusal, request_id: str) -> Event:
         """A refusal after a stream has begun."""
+        return Event(None, self.error(refusal, request_id))

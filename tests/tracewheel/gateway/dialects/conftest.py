@@ -1,19 +1,17 @@
-"""A door with a script, behind a real server, and the vendors' own clients in front of it."""
+"""A door with a script, behind a real server, and clients in front of it."""
 
 import asyncio
 import itertools
 import json
 from collections import Counter
 
-import anthropic
 import httpx
 import openai
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from tracewheel.gateway.dialects.fields import assistant, tool_call
 from tracewheel.gateway.endpoint import Limits
-from tracewheel.gateway.exchange import ChatReply, SampledToken
+from tracewheel.gateway.exchange import ChatReply, SampledToken, ToolCall, chat_message
 from tracewheel.gateway.server import GatewayServer
 
 KEY, OTHER_KEY, EPISODE = "key-of-the-first", "key-of-the-second", "first"
@@ -37,7 +35,7 @@ class ScriptedDoor:
 
     def reply(self, text="", *, thinking="", calls=(), texts=None, wait=0.0, **fields):
         """Append a reply to the script; returns its message. Calls are ids, names and texts of arguments."""
-        message = assistant(text, thinking, [tool_call(*one) for one in calls])
+        message = chat_message("assistant", text, reasoning=thinking, calls=[ToolCall(*one) for one in calls])
         thought = (f"<think>{thinking}", "</think>") if thinking else ()
         spelled = texts or [*thought, text, *(one[2] for one in calls), "<end>"]
         ended = "tool_calls" if calls else "stop"
@@ -119,14 +117,13 @@ def door(replaceable):
 
 @pytest.fixture(scope="session")
 def clients(served):
-    """OpenAI's client, Anthropic's, and one without a vendor, at the first episode's base URL; they do not retry."""
+    """OpenAI's client and one without a vendor, at the first episode's base URL; they do not retry."""
     own = {"Authorization": f"Bearer {KEY}"}
     with (
         openai.OpenAI(base_url=served.openai_url(EPISODE), api_key=KEY, max_retries=0, timeout=20) as chat,
-        anthropic.Anthropic(base_url=served.url(EPISODE), api_key=KEY, max_retries=0, timeout=20) as claude,
         httpx.Client(base_url=f"{served.url(EPISODE)}/v1/", headers=own, timeout=20) as http,
     ):
-        yield chat, claude, http
+        yield chat, http
 
 
 @pytest.fixture
@@ -136,15 +133,15 @@ def chat(clients, door):
 
 
 @pytest.fixture
-def claude(clients, door):
-    """Anthropic's client before this test's door."""
+def http(clients, door):
+    """A client without a vendor before this test's door."""
     return clients[1]
 
 
-@pytest.fixture
-def http(clients, door):
-    """A client without a vendor before this test's door."""
-    return clients[2]
+@pytest.fixture(params=["chat/completions"])
+def spoken(request):
+    """A path that asks for a turn, and a sound body. The wheel of dialects plays the same tests on its paths."""
+    return request.param, {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture(scope="session")

@@ -11,165 +11,89 @@ import pytest
 from tracewheel.gateway.exchange import Refusal
 
 USER = {"role": "user", "content": "hi"}
-BODIES = {
-    "chat/completions": {"model": "m", "messages": [USER]},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [USER]},
-    "responses": {"model": "m", "input": "hi"},
-}
+BODY = {"model": "m", "messages": [USER]}
 DATA = base64.b64encode(b"picture").decode()
 SHOWN = "[image, image/png, 7 bytes, sha256 "
-CHAT, CLEAR = "chat/completions", "context_management"
+CHAT = "chat/completions"
 PATCH = {
     "name": "apply_patch",
     "description": "Patch.",
     "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"},
 }
-IMAGES = {
-    "chat/completions": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}}],
-    "messages": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}],
-    "responses": [{"type": "input_image", "image_url": f"data:image/png;base64,{DATA}"}],
-}
 DROPPED = [
-    (CHAT, {"tools": [{"type": "web_search"}]}, {"tools.web_search"}),
-    (CHAT, {"web_search_options": {"search_context_size": "low"}}, {"web_search_options"}),
-    (CHAT, {"frequency_penalty": 0.5, "logit_bias": {"5": -1}, "presence_penalty": 0}, {"frequency_penalty", "logit_bias"}),
-    (CHAT, {"top_k": 5, "min_p": 0.1, "chat_template_kwargs": {"x": 1}}, {"top_k", "min_p", "chat_template_kwargs"}),
-    ("responses", {"tools": [{"type": "namespace", "tools": []}, {"type": "mcp"}]}, {"tools.namespace", "tools.mcp"}),
-    ("responses", {"truncation": "auto"}, {"truncation"}),
-    ("messages", {"top_k": 5, "container": "c-1", "mcp_servers": [{"url": "u"}]}, {"top_k", "container", "mcp_servers"}),
-    ("messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, {"tools.web_search_20250305"}),
-    ("messages", {CLEAR: {"edits": [{"type": "clear_tool_uses_20250919"}]}}, {f"{CLEAR}.clear_tool_uses_20250919"}),
-    ("messages", {CLEAR: {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, set()),
+    ({"tools": [{"type": "web_search"}]}, {"tools.web_search"}),
+    ({"web_search_options": {"search_context_size": "low"}}, {"web_search_options"}),
+    ({"frequency_penalty": 0.5, "logit_bias": {"5": -1}, "presence_penalty": 0}, {"frequency_penalty", "logit_bias"}),
+    ({"top_k": 5, "min_p": 0.1, "chat_template_kwargs": {"x": 1}}, {"top_k", "min_p", "chat_template_kwargs"}),
 ]  # fmt: skip
 
 
-def asked(http, door, path, change, **options):
+def asked(http, door, path, body, **options):
     """The request that the door gets, and the answer."""
     door.reply("so")
-    response = http.post(path, json=BODIES[path] | change, **options)
+    response = http.post(path, json=body, **options)
     assert response.status_code == 200, response.text
     return door.requests[-1], response.json()
 
 
-@pytest.mark.parametrize(("path", "change", "dropped"), DROPPED)
-def test_what_is_left_out_is_told(http, door, path, change, dropped):
-    request, _ = asked(http, door, path, change)
+@pytest.mark.parametrize(("change", "dropped"), DROPPED)
+def test_what_is_left_out_is_told(http, door, change, dropped):
+    request, _ = asked(http, door, CHAT, BODY | change)
     assert request.dropped == dropped and request.tools == []
 
 
-@pytest.mark.parametrize("path", IMAGES)
-def test_an_image_has_a_placeholder(http, door, path):
-    parts = [{"type": "input_text" if path == "responses" else "text", "text": "See: "}, *IMAGES[path]]
-    name = "input" if path == "responses" else "messages"
-    request, _ = asked(http, door, path, {name: [{"role": "user", "content": parts}]})
+def test_an_image_has_a_placeholder(http, door):
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}}
+    parts = [{"type": "text", "text": "See: "}, image]
+    request, _ = asked(http, door, CHAT, BODY | {"messages": [{"role": "user", "content": parts}]})
     assert request.messages[0]["content"].startswith(f"See: {SHOWN}") and len(request.dropped) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", ["chat/completions", "responses"])
-def test_a_custom_tool_is_a_function_with_one_text(http, door, events_of, path, stream):
-    chat = path != "responses"
-    tool = (
-        {"type": "custom", "custom": {**PATCH, "format": {"type": "grammar", "grammar": PATCH["format"]}}}
-        if chat
-        else {"type": "custom", **PATCH}
-    )
+def test_a_custom_tool_is_a_function_with_one_text(http, door, stream):
+    tool = {"type": "custom", "custom": {**PATCH, "format": {"type": "grammar", "grammar": PATCH["format"]}}}
     given = '{"input":  "*** Begin"}'  # with a space more than we would write
     door.reply(calls=[("call-1", "apply_patch", given)])
-    answer = http.post(path, json=BODIES[path] | {"tools": [tool], "stream": stream})
+    answer = http.post(CHAT, json=BODY | {"tools": [tool], "stream": stream})
     function = door.requests[-1].tools[0]["function"]
     assert function["parameters"]["required"] == ["input"] and "start: X" in function["description"]
     if stream:
         assert "*** Begin" in answer.text and "custom" in answer.text and '"arguments":"{' not in answer.text
         return
-    if chat:
-        (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
-        assert call == {"id": "call-1", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin"}}
-        back = {
-            "messages": [
-                USER,
-                {"role": "assistant", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "call-1", "content": "ok"},
-            ]
-        }
-    else:
-        call = answer.json()["output"][-1]
-        assert (call["type"], call["input"]) == ("custom_tool_call", "*** Begin")
-        back = {"input": [USER, call, {"type": "custom_tool_call_output", "call_id": "call-1", "output": "ok"}]}
-    request, _ = asked(http, door, path, back)
+    (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert call == {"id": "call-1", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin"}}
+    told = {"role": "tool", "tool_call_id": "call-1", "content": "ok"}
+    request, _ = asked(http, door, CHAT, BODY | {"messages": [USER, {"role": "assistant", "tool_calls": [call]}, told]})
     assert request.messages[1]["tool_calls"][0]["function"]["arguments"] == given
 
 
-def test_a_custom_call_that_is_no_json_comes_back_as_it_was(http, door):
-    door.reply(calls=[("call-2", "apply_patch", "*** Begin")])
-    call = http.post("responses", json=BODIES["responses"] | {"tools": [{"type": "custom", **PATCH}]}).json()["output"][-1]
-    back = [USER, call, {"type": "custom_tool_call_output", "call_id": "call-2", "output": "ok"}]
-    request, _ = asked(http, door, "responses", {"input": back})
-    assert request.messages[1]["tool_calls"][0]["function"]["arguments"] == "*** Begin"
-
-
-def test_tools_that_a_program_carries_out_have_their_schemas(http, door):
-    tools = [{"type": "bash_20250124", "name": "bash"}, {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}]
-    request, _ = asked(http, door, "messages", {"tools": tools})
-    assert [tool["function"]["name"] for tool in request.tools] == ["bash", "str_replace_based_edit_tool"]
-    assert "command" in request.tools[0]["function"]["parameters"]["properties"] and not request.dropped
-
-
-def test_tools_that_are_found_or_added_later_are_offered_from_the_beginning(http, door):
-    find = {"type": "function", "name": "find", "parameters": {}}
-    added = {"type": "additional_tools", "role": "developer", "tools": [find, {**find, "name": "lose"}]}
-    items = [{"role": "user", "content": "hi"}, added]
-    request, _ = asked(http, door, "responses", {"tools": [find, {"type": "tool_search"}], "input": items})
-    assert [tool["function"]["name"] for tool in request.tools] == ["find", "lose"] and request.messages == [USER]
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "search", "input": {}}]}
-    found = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference", "tool_name": "find"}]}
-    news = {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}}]}
-    request, _ = asked(http, door, "messages", {"messages": [USER, call, {"role": "user", "content": [found]}, news]})
-    assert request.messages[-1] == {"role": "tool", "tool_call_id": "a", "content": "find"}
-
-
-def test_the_assistant_last_begins_the_turn(http, door):
-    door.reply("I am fine.")
-    body = BODIES["messages"] | {"messages": [USER, {"role": "assistant", "content": "I am"}]}
-    answer = http.post("messages", json=body).json()
-    assert door.requests[-1].prefill == "I am" and door.requests[-1].messages == [USER]
-    assert answer["content"][0]["text"] == " fine."
-
-
-def test_what_came_before_a_compaction_is_not_read(http, door):
-    compacted = {
-        "role": "assistant",
-        "content": [{"type": "compaction", "content": "We said hi."}, {"type": "text", "text": "Yes?"}],
-    }
-    request, _ = asked(http, door, "messages", {"messages": [USER, compacted, {"role": "user", "content": "go"}]})
-    assert [message["content"] for message in request.messages] == ["We said hi.", "Yes?", "go"]
-
-
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_packed_bodies(http, door, coding):
-    raw = json.dumps(BODIES["responses"]).encode()
+def test_packed_bodies(http, door, spoken, coding):
+    path, body = spoken
+    raw = json.dumps(body).encode()
     packed = gzip.compress(raw) if coding == "gzip" else pyarrow.compress(raw, "zstd", asbytes=True)
     headers = {"content-encoding": coding, "content-type": "application/json"}
     door.reply("so")
-    assert http.post("responses", content=packed, headers=headers).status_code == 200
-    assert http.post("responses", content=b"no such thing", headers=headers).status_code == 400
+    assert http.post(path, content=packed, headers=headers).status_code == 200
+    assert http.post(path, content=b"no such thing", headers=headers).status_code == 400
     bomb = pyarrow.compress(b" " * 50_000_000, "zstd", asbytes=True) if coding == "zstd" else gzip.compress(b" " * 50_000_000)
-    assert http.post("responses", content=bomb, headers=headers).status_code == 413
+    assert http.post(path, content=bomb, headers=headers).status_code == 413
 
 
 def test_any_model_is_there(http):
     assert http.get("models/gpt-9").json()["id"] == "gpt-9"
 
 
-def test_both_paths_answer(served, http, door):
+def test_both_paths_answer(http, door, spoken):
+    path, body = spoken
     door.reply("so")
     base = str(http.base_url).removesuffix("v1/")
     own = {"Authorization": http.headers["Authorization"]}
-    assert httpx.post(f"{base}chat/completions", json=BODIES["chat/completions"], headers=own).status_code == 200
+    assert httpx.post(f"{base}{path}", json=body, headers=own).status_code == 200
     assert httpx.get(f"{base}models", headers=own).status_code == 200
 
 
 def test_refused_bodies_are_told_to_the_door(http, door):
-    assert http.post("responses", json={"model": "m", "input": [{"type": "computer_call"}]}).status_code == 400
+    assert http.post(CHAT, json={"model": "m", "messages": [{"role": "robot", "content": ""}]}).status_code == 400
     (refusal,) = door.told
-    assert isinstance(refusal, Refusal) and refusal.field == "input.type"
+    assert isinstance(refusal, Refusal) and refusal.field == "messages.role"

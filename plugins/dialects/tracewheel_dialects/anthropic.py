@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects.answer_forms import anthropic_form
-from tracewheel.gateway.dialects.dialect import Asked, Dialect, Event, Said, call_pieces, content_pieces, reasoning_pieces
-from tracewheel.gateway.dialects.fields import (
-    WRAPPED,
+from tracewheel import (
+    AnswerForm,
+    Asked,
+    ChatReply,
+    ChatRequest,
+    Dialect,
+    Event,
     Fields,
-    assistant,
-    check_calls,
-    checked_tools,
-    given_arguments,
-    object_arguments,
-    part_text,
-    refuse,
-    text_of,
-    tool_call,
-    tool_reply,
-    wrong_type,
-    wrong_value,
+    Refusal,
+    Said,
+    ToolCall,
+    ToolChoice,
+    chat_message,
 )
-from tracewheel.gateway.dialects.known_tools import known_tool
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Message, Refusal
-from tracewheel.traces.readers.content import arguments_text
+from tracewheel_dialects.known_tools import known_tool
 
 BILLING = "x-anthropic-billing-header:"
 ROLES = ("user", "assistant", "system")
@@ -43,12 +35,12 @@ def system_text(fields: Fields) -> str:
     """
     system = fields.get("system")
     if not isinstance(system, list):
-        return text_of(fields, "system")
-    texts = [part_text(part) for part in fields.objects("system")]
+        return fields.content("system")
+    texts = [part.part_text() for part in fields.objects("system")]
     return "".join(text for text in texts if not text.startswith(BILLING))
 
 
-def read_messages(fields: Fields) -> tuple[list[Message], str]:
+def read_messages(fields: Fields) -> tuple[list[dict[str, Any]], str]:
     """The messages in one form, and what the turn begins with where the last is the assistant's (a prefill).
 
     The vendor's combine where an assistant's follow each other, and so do these.
@@ -58,24 +50,24 @@ def read_messages(fields: Fields) -> tuple[list[Message], str]:
     """
     if fields.get("messages") is None:
         raise fields.missing("messages")
-    messages: list[Message] = []
+    messages: list[dict[str, Any]] = []
     pending: list[_Turn] = []
     last = ""
     for message in fields.objects("messages"):
         last = message.text("role")
         if last not in ROLES:
-            raise wrong_value(last, ROLES, message.at("role"))
+            raise Refusal.wrong_value(last, ROLES, message.at("role"))
         if last == "assistant":
             turn = pending[0] if pending else _Turn()
             if (summary := turn.add(message)) is not None:  # what came before a compaction is not read any more
-                messages = [{"role": "user", "content": summary}]
+                messages = [chat_message("user", summary)]
             pending = [turn] if summary is None or turn.says else []
             continue
         messages += [turn.message() for turn in pending]
         pending = []
         messages += _said_by_user(message) if last == "user" else _said_by_system(message)
     if not last:
-        raise refuse("at least one message is required", "messages")
+        raise Refusal.invalid("at least one message is required", "messages")
     prefill = ""
     if pending:
         messages.append(pending[0].message())
@@ -88,7 +80,7 @@ class _Turn:
     """What the assistant said, from one or several messages."""
 
     def __init__(self) -> None:
-        self._text, self._thought, self._calls = "", "", list[dict[str, Any]]()
+        self._text, self._thought, self._calls = "", "", list[ToolCall]()
 
     def add(self, message: Fields) -> str | None:
         """Add a message's blocks; gives the summary of a compaction, before which nothing counts."""
@@ -101,15 +93,13 @@ class _Turn:
                 case "thinking":
                     self._thought += block.text("thinking")
                 case "redacted_thinking":
-                    raise refuse("this endpoint has made no redacted thinking, and cannot read it", block.at("type"))
+                    raise Refusal.invalid("this endpoint has made no redacted thinking, and cannot read it", block.at("type"))
                 case "tool_use":
-                    self._calls.append(
-                        tool_call(block.text("id"), block.text("name"), given_arguments(block.needed("input").value))
-                    )
+                    self._calls.append(ToolCall.given(block.text("id"), block.text("name"), block.needed("input").value))
                 case "compaction":
-                    summary, self._text, self._thought, self._calls = text_of(block, "content"), "", "", []
+                    summary, self._text, self._thought, self._calls = block.content("content"), "", "", []
                 case _:
-                    self._text += part_text(block)
+                    self._text += block.part_text()
         return summary
 
     @property
@@ -117,30 +107,30 @@ class _Turn:
         """Whether there is anything in it."""
         return bool(self._text or self._thought or self._calls)
 
-    def message(self) -> Message:
+    def message(self) -> dict[str, Any]:
         """The message in one form."""
-        return assistant(self._text, self._thought, self._calls)
+        return chat_message("assistant", self._text, reasoning=self._thought, calls=self._calls)
 
 
-def _said_by_user(message: Fields) -> list[Message]:
+def _said_by_user(message: Fields) -> list[dict[str, Any]]:
     """The results of tools, and after them what the user said."""
-    results: list[Message] = []
+    results: list[dict[str, Any]] = []
     texts: list[str] = []
     for block in _logged_blocks(message):
         if isinstance(block, str):
             texts.append(block)
         elif block.text("type") == "tool_result":
-            results.append(tool_reply(block.text("tool_use_id"), _result(block)))
+            results.append(chat_message("tool", _result(block), call_id=block.text("tool_use_id")))
         else:
             texts.append(_user_text(block))
-    return [*results, {"role": "user", "content": "".join(texts)}] if texts or not results else results
+    return [*results, chat_message("user", "".join(texts))] if texts or not results else results
 
 
-def _said_by_system(message: Fields) -> list[Message]:
+def _said_by_system(message: Fields) -> list[dict[str, Any]]:
     """What the system says. That a tool is offered from here on is no news: here all of them always are."""
     blocks = [one for one in _logged_blocks(message) if isinstance(one, str) or one.text("type") != "tool_addition"]
-    texts = [one if isinstance(one, str) else part_text(one) for one in blocks]
-    return [{"role": "system", "content": "".join(texts)}] if texts else []
+    texts = [one if isinstance(one, str) else one.part_text() for one in blocks]
+    return [chat_message("system", "".join(texts))] if texts else []
 
 
 def _logged_blocks(message: Fields) -> list[Fields | str]:
@@ -150,7 +140,7 @@ def _logged_blocks(message: Fields) -> list[Fields | str]:
     if isinstance(content, str):
         return [content]
     if not isinstance(content, list):
-        raise wrong_type(content, "one of a string or array of objects", message.at("content"))
+        raise Refusal.wrong_type(content, "one of a string or array of objects", message.at("content"))
     return list(message.objects("content"))
 
 
@@ -159,7 +149,7 @@ def _result(block: Fields) -> str:
     if isinstance(block.get("content"), list):
         text = "".join(_user_text(part) for part in block.objects("content"))
     else:
-        text = text_of(block, "content")
+        text = block.content("content")
     return text or ("error" if block.flag("is_error") else "")
 
 
@@ -169,8 +159,8 @@ def _user_text(block: Fields) -> str:
         return block.text("tool_name")
     source = block.inner("source")
     if source is not None and source.get("type") == "content":
-        return text_of(source, "content")
-    return part_text(block)
+        return source.content("content")
+    return block.part_text()
 
 
 READ = {"messages", "model", "max_tokens", "system", "stop_sequences", "stream", "temperature", "top_p", "tools", "tool_choice"}
@@ -189,12 +179,21 @@ ERRORS = {
     "server_error": "api_error",
     "overloaded": "overloaded_error",
 }
+EARLIEST = "1970-01-01T00:00:00Z"  # the vendor wants a date of each model; these have none
 OVERLOADED, TOO_LONG = 529, "prompt is too long"
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class AnthropicMessages(Dialect):
     """The dialect of `/v1/messages`."""
+
+    PATHS = ("/messages",)
+    COUNT_PATHS = ("/messages/count_tokens",)
+
+    @classmethod
+    def speaks(cls, path: str, headers: Mapping[str, str]) -> bool:
+        """See `Dialect`."""
+        return "anthropic-version" in headers or "/messages" in path
 
     def read(self, body: Any, said: Said) -> Asked:
         """See `Dialect`."""
@@ -209,14 +208,12 @@ class AnthropicMessages(Dialect):
 
     def _read(self, fields: Fields, *, counted: bool = False) -> Asked:
         fields.check_known(READ | WITHOUT_EFFECT, {})
-        form = anthropic_form(fields)
+        form = _answer_form(fields)
         _read_edits(fields)
         choice, parallel = _tool_choice(fields)
         messages, prefill = read_messages(fields)
-        if not counted:
-            check_calls(messages, "messages")
         if system := system_text(fields):
-            messages.insert(0, {"role": "system", "content": system})
+            messages.insert(0, chat_message("system", system))
         request = ChatRequest(
             messages,
             choice.tools,
@@ -232,6 +229,8 @@ class AnthropicMessages(Dialect):
             form=form,
             dropped=frozenset(fields.dropped),
         )
+        if not counted:
+            request.check_calls("messages")
         return Asked(request, fields.value, fields.flag("stream"))
 
     def write(self, asked: Asked, replies: Sequence[ChatReply], created: int) -> dict[str, Any]:
@@ -252,7 +251,7 @@ class AnthropicMessages(Dialect):
         message["usage"] = {**_input_usage(reply), "output_tokens": 0}
         events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, {"type": "ping"}]
         for index, block in enumerate(_blocks(asked, reply)):
-            opened, deltas = _opened(block, reply)
+            opened, deltas = _opened(block, asked, reply)
             events.append({"type": "content_block_start", "index": index, "content_block": opened})
             events += ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
             events.append({"type": "content_block_stop", "index": index})
@@ -260,6 +259,15 @@ class AnthropicMessages(Dialect):
         events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": len(reply.tokens)}})
         events.append({"type": "message_stop"})
         return [Event(data["type"], data) for data in events]
+
+    def write_model(self, name: str) -> dict[str, Any]:
+        """See `Dialect`."""
+        return {"type": "model", "id": name, "display_name": name, "created_at": EARLIEST, "lifecycle": "active"}
+
+    def write_models(self, names: Sequence[str]) -> dict[str, Any]:
+        """See `Dialect`."""
+        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+        return {"data": [self.write_model(name) for name in names], "has_more": False, **ends}
 
     def status(self, refusal: Refusal) -> int:
         """See `Dialect`."""
@@ -287,39 +295,27 @@ def _head(asked: Asked, reply: ChatReply) -> dict[str, Any]:
 def _blocks(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
     """What was said as blocks. Arguments that are no object are wrapped, as the vendor advises for broken ones."""
     blocks: list[dict[str, Any]] = []
-    if thought := reply.message.get("reasoning_content"):
+    if thought := reply.reasoning:
         signature = base64.b64encode(reply.id.encode()).decode()
         blocks.append({"type": "thinking", "thinking": thought, "signature": signature})
-    if text := (reply.message.get("content") or "").removeprefix(asked.request.prefill):
+    if text := reply.text.removeprefix(asked.request.prefill):
         blocks.append({"type": "text", "text": text, "citations": None})
-    for call in reply.message.get("tool_calls") or ():
-        function = call["function"]
-        made = object_arguments(function["arguments"])
-        blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": made})
+    blocks += ({"type": "tool_use", "id": call.id, "name": call.name, "input": call.value} for call in reply.calls)
     return blocks
 
 
-def _opened(block: dict[str, Any], reply: ChatReply) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _opened(block: dict[str, Any], asked: Asked, reply: ChatReply) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as it begins, and what is added to it."""
     if block["type"] == "text":
-        pieces = content_pieces(replace(reply, message={**reply.message, "content": block["text"]}))
-        deltas = [{"type": "text_delta", "text": piece.text} for piece in pieces]
-        return {**block, "text": ""}, deltas
+        pieces = reply.content_pieces(after=asked.request.prefill)
+        return {**block, "text": ""}, [{"type": "text_delta", "text": piece.text} for piece in pieces]
     if block["type"] == "thinking":
-        deltas = [{"type": "thinking_delta", "thinking": piece.text} for piece in reasoning_pieces(reply)]
-        return {**block, "thinking": "", "signature": ""}, [
-            *deltas,
-            {"type": "signature_delta", "signature": block["signature"]},
-        ]
-    return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text} for text in _input_pieces(block, reply)]
-
-
-def _input_pieces(block: dict[str, Any], reply: ChatReply) -> Iterator[str]:
-    """A call's input as text: as sampled, or as it was wrapped."""
-    yield ""  # as the vendor begins
-    calls = reply.message["tool_calls"]
-    text = next(call["function"]["arguments"] for call in calls if call["id"] == block["id"])
-    yield from call_pieces(arguments_text(block["input"]) if WRAPPED in block["input"] else text)
+        deltas = [{"type": "thinking_delta", "thinking": piece.text} for piece in reply.reasoning_pieces()]
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        return {**block, "thinking": "", "signature": ""}, [*deltas, signed]
+    call = next(call for call in reply.calls if call.id == block["id"])
+    texts = ["", *call.pieces(call.object_text)]  # as the vendor begins
+    return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text} for text in texts]
 
 
 def _stop_reason(reply: ChatReply) -> str:
@@ -333,6 +329,18 @@ def _input_usage(reply: ChatReply) -> dict[str, Any]:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": reply.cached_tokens,
     }
+
+
+def _answer_form(fields: Fields) -> AnswerForm | None:
+    """The form of the answer, by its present and its former name; None for any text."""
+    output = fields.inner("output_config")
+    given = (output.inner("format") if output is not None else None) or fields.inner("output_format")
+    if given is None:
+        return None
+    if given.text("type") != "json_schema":
+        raise Refusal.wrong_value(given.text("type"), ["json_schema"], given.at("type"))
+    given.needed("schema")
+    return given.schema_form()
 
 
 def _read_edits(fields: Fields) -> None:
@@ -353,21 +361,20 @@ def _tool_choice(fields: Fields) -> tuple[ToolChoice, bool]:
             fields.dropped |= set() if known else {f"tools.{kind}"}
             continue
         if not TOOL_NAME.fullmatch(tool.text("name")):
-            raise refuse(f"String should match pattern '^{TOOL_NAME.pattern}$'", tool.at("name"))
+            raise Refusal.invalid(f"String should match pattern '^{TOOL_NAME.pattern}$'", tool.at("name"))
         tool.needed("input_schema")
         tool.optional_text("description")
         offered.append(tool.value)
-    tools = checked_tools(offered)
     choice = fields.inner("tool_choice")
     if choice is None:
-        return choose(tools, "auto", "tool_choice"), True
+        return ToolChoice.of(offered, "auto", "tool_choice"), True
     parallel = not choice.flag("disable_parallel_tool_use")
     match choice.text("type"):
         case "tool":
-            return choose(tools, "required", "tool_choice", [choice.text("name")]), parallel
+            return ToolChoice.of(offered, "required", "tool_choice", [choice.text("name")]), parallel
         case "any":
-            return choose(tools, "required", "tool_choice"), parallel
+            return ToolChoice.of(offered, "required", "tool_choice"), parallel
         case "auto" | "none" as mode:
-            return choose(tools, mode, "tool_choice"), parallel
+            return ToolChoice.of(offered, mode, "tool_choice"), parallel
         case other:
-            raise wrong_value(other, ["auto", "any", "tool", "none"], "tool_choice.type")
+            raise Refusal.wrong_value(other, ["auto", "any", "tool", "none"], "tool_choice.type")

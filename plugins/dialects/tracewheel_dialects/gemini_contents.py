@@ -8,10 +8,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from tracewheel.gateway.dialects.fields import Fields, assistant, given_arguments, refuse, tool_call, tool_reply
-from tracewheel.gateway.exchange import Message
-from tracewheel.traces.readers.content import as_text
-from tracewheel.traces.readers.media import placeholder
+from tracewheel import Fields, Refusal, ToolCall, as_text, chat_message
 
 ROLES = ("user", "model", "function", "tool")
 FILES = ("inlineData", "fileData")
@@ -26,7 +23,7 @@ class Proto(Fields):
 
     def __init__(self, value: Any, path: str = "", dropped: set[str] | None = None) -> None:
         super().__init__(value, path, dropped)
-        self.value = {_SNAKE.sub(lambda found: found[1].upper(), name): one for name, one in self.value.items()}
+        self.value = {_SNAKE.sub(lambda found: found[1].upper(), name): one for name, one in value.items()}
 
     def listed(self, name: str) -> list[Any]:
         """See `Fields`."""
@@ -63,10 +60,10 @@ class _Reader:
     """Collects contents. What the model said in several, one right after the other, is one message."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[dict[str, Any]] = []
         self._open: list[_Open] = []
         self._text, self._thought, self._seals = "", "", list[str]()
-        self._calls, self._speaks = list[dict[str, Any]](), False
+        self._calls, self._speaks = list[ToolCall](), False
 
     def read(self, content: Fields) -> None:
         """Add a content."""
@@ -83,12 +80,13 @@ class _Reader:
             else:
                 texts.append(_shown(part))
         if texts or not content.listed("parts"):
-            self.messages.append({"role": "user", "content": "".join(texts)})
+            self.messages.append(chat_message("user", "".join(texts)))
 
     def end_turn(self) -> None:
         """End what the model says."""
         if self._speaks:
-            self.messages.append(assistant(self._text, "".join(self._seals) or self._thought, self._calls))
+            thought = "".join(self._seals) or self._thought
+            self.messages.append(chat_message("assistant", self._text, reasoning=thought, calls=self._calls))
         self._text, self._thought, self._seals, self._calls, self._speaks = "", "", [], [], False
 
     def _said(self, part: Fields) -> None:
@@ -107,9 +105,9 @@ class _Reader:
             identity = identity or given or f"{name}-{len(self.messages)}-{len(self._calls)}"
             self._open.append(_Open(name, given, identity))
             call.inner("args")
-            self._calls.append(tool_call(identity, name, given_arguments(call.get("args") or {})))
+            self._calls.append(ToolCall.given(identity, name, call.get("args") or {}))
 
-    def _result(self, response: Fields) -> Message:
+    def _result(self, response: Fields) -> dict[str, Any]:
         """The message of a result, which belongs to the call of its id, or else to the first of its name."""
         given, name = response.optional_text("id") or "", response.optional_text("name") or ""
         ways = [one for one in self._open if given and given in (one.given, one.id)]
@@ -119,10 +117,11 @@ class _Reader:
         told = response.inner("response")
         values = {} if told is None else response.get("response")
         text = as_text(next(iter(values.values())) if len(values) == 1 else values) if values else ""
-        return tool_reply(found.id if found else given or name, text + "".join(map(_shown, response.objects("parts"))))
+        text += "".join(map(_shown, response.objects("parts")))
+        return chat_message("tool", text, call_id=found.id if found else given or name)
 
 
-def read_contents(fields: Fields) -> list[Message]:
+def read_contents(fields: Fields) -> list[dict[str, Any]]:
     """The messages of a request.
 
     Raises:
@@ -152,10 +151,8 @@ def _shown(part: Fields) -> str:
     kind = next((name for name in READ if part.get(name) is not None), None)
     if kind == "text":
         return part.text("text")
-    if kind in FILES and (shown := placeholder({kind: part.get(kind)})) is not None:
-        if shown.startswith("["):  # a file of text is text
-            part.dropped.add(kind)
+    if kind in FILES and (shown := part.stand_in(kind, {kind: part.get(kind)})) is not None:
         return shown
     if other := next((name for name, value in part.value.items() if value is not None and name not in BESIDE), None):
-        raise refuse(f"A part may be one of {', '.join(READ)} here, and not {other!r:.40}.", part.at(other)[:80])
+        raise Refusal.invalid(f"A part may be one of {', '.join(READ)} here, and not {other!r:.40}.", part.at(other)[:80])
     return ""

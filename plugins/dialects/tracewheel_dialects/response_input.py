@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracewheel.gateway.dialects.dialect import Said
-from tracewheel.gateway.dialects.fields import (
-    Fields,
-    assistant,
-    custom_call,
-    refuse,
-    text_of,
-    tool_call,
-    tool_reply,
-    wrong_type,
-    wrong_value,
-)
-from tracewheel.gateway.exchange import Message
+from tracewheel import Fields, Refusal, Said, ToolCall, chat_message
 
+RESPONSES, KEPT_ITEMS = 1_000, 20_000  # the most that are kept for a key
 ROLES = ("user", "assistant", "system", "developer")
 ITEMS: tuple[str, ...] = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
 ITEMS += ("custom_tool_call", "custom_tool_call_output", "additional_tools")
@@ -31,7 +20,26 @@ def sealed(reasoning: str) -> str:
     return base64.b64encode(SEAL + reasoning.encode()).decode()
 
 
-def earlier_messages(fields: Fields, said: Said) -> list[Message]:
+class Stored(NamedTuple):
+    """An answer: its conversation up to its own message, and its body."""
+
+    history: list[dict[str, Any]]
+    body: dict[str, Any]
+
+    def keep(self, said: Said) -> None:
+        """Keep it, and its items, for later requests."""
+        said.keep("response", self.body["id"], self, RESPONSES)
+        for item in self.body["output"]:
+            said.keep("item", item["id"], item, KEPT_ITEMS)
+
+
+def stored(said: Said, identity: str) -> Stored | None:
+    """A kept answer."""
+    found: Stored | None = said.kept("response", identity)
+    return found
+
+
+def earlier_messages(fields: Fields, said: Said) -> list[dict[str, Any]]:
     """The conversation up to the answer that `previous_response_id` names, without its instructions.
 
     Raises:
@@ -40,14 +48,14 @@ def earlier_messages(fields: Fields, said: Said) -> list[Message]:
     identity = fields.optional_text("previous_response_id")
     if identity is None:
         return []
-    found = said.response(identity)
+    found = stored(said, identity)
     if found is None:
         text = f"Previous response with id {identity!r:.80} not found."
-        raise refuse(text, "previous_response_id", "previous_response_not_found")
+        raise Refusal.invalid(text, "previous_response_id", "previous_response_not_found")
     return found.history
 
 
-def read_input(fields: Fields, said: Said) -> list[Message]:
+def read_input(fields: Fields, said: Said) -> list[dict[str, Any]]:
     """The messages of an input, a text or items. One answer's thinking, text and calls are one message.
 
     Raises:
@@ -57,9 +65,9 @@ def read_input(fields: Fields, said: Said) -> list[Message]:
     if given is None:
         raise fields.missing("input")
     if isinstance(given, str):
-        return [{"role": "user", "content": given}]
+        return [chat_message("user", given)]
     if not isinstance(given, list):
-        raise wrong_type(given, "one of a string or array of input items", "input")
+        raise Refusal.wrong_type(given, "one of a string or array of input items", "input")
     reader = _Reader(said)
     for item in fields.objects("input"):
         reader.read(item)
@@ -70,11 +78,11 @@ class _Reader:
     """Collects items; `turn` holds what the assistant said since others said something."""
 
     def __init__(self, said: Said) -> None:
-        self._said, self._messages = said, list[Message]()
+        self._said, self._messages = said, list[dict[str, Any]]()
         self._text: str | None = None
-        self._thought, self._calls = "", list[dict[str, Any]]()
+        self._thought, self._calls = "", list[ToolCall]()
 
-    def finish(self) -> list[Message]:
+    def finish(self) -> list[dict[str, Any]]:
         """The messages."""
         self._end_turn()
         return self._messages
@@ -90,29 +98,29 @@ class _Reader:
                     self._end_turn()
                 self._thought += self._reasoning(item)
             case "function_call":
-                self._calls.append(tool_call(item.text("call_id"), item.text("name"), item.text("arguments")))
+                self._calls.append(ToolCall(item.text("call_id"), item.text("name"), item.text("arguments")))
             case "custom_tool_call":
-                self._calls.append(custom_call(item.text("call_id"), item.text("name"), item.text("input")))
+                self._calls.append(ToolCall.custom(item.text("call_id"), item.text("name"), item.text("input")))
             case "function_call_output" | "custom_tool_call_output":
                 self._end_turn()
-                self._messages.append(tool_reply(item.text("call_id"), _output(item)))
+                self._messages.append(chat_message("tool", _output(item), call_id=item.text("call_id")))
             case "message":
                 self._message(item)
             case "additional_tools":  # they are offered from the beginning
                 pass
             case _:
-                raise wrong_value(kind, ITEMS, item.at("type"))
+                raise Refusal.wrong_value(kind, ITEMS, item.at("type"))
 
     def _message(self, item: Fields) -> None:
         role = item.text("role")
         if role not in ROLES:
-            raise wrong_value(role, ROLES, item.at("role"))
+            raise Refusal.wrong_value(role, ROLES, item.at("role"))
         if item.get("content") is None:
             raise item.missing("content")
-        text = text_of(item, "content")
+        text = item.content("content")
         if role != "assistant":
             self._end_turn()
-            self._messages.append({"role": "system" if role == "developer" else role, "content": text})
+            self._messages.append(chat_message("system" if role == "developer" else role, text))
         elif self._calls:  # beside calls that wait for their results it is the same turn
             self._text = (self._text or "") + text
         else:
@@ -121,9 +129,9 @@ class _Reader:
             self._text = text
 
     def _referred(self, item: Fields) -> Fields:
-        found = self._said.item(item.text("id"))
+        found = self._said.kept("item", item.text("id"))
         if found is None:
-            raise refuse(f"Item with id {item.text('id')!r:.80} not found.", "input", "item_not_found")
+            raise Refusal.invalid(f"Item with id {item.text('id')!r:.80} not found.", "input", "item_not_found")
         return Fields(found, item.path)
 
     def _reasoning(self, item: Fields) -> str:
@@ -134,12 +142,13 @@ class _Reader:
         for name in ("content", "summary"):
             if texts := [part.text("text") for part in item.objects(name)]:
                 return ("" if name == "content" else "\n\n").join(texts)
-        kept = self._said.item(item.optional_text("id") or "")
+        kept = self._said.kept("item", item.optional_text("id") or "")
         return "".join(part["text"] for part in (kept or {}).get("content") or ())
 
     def _end_turn(self) -> None:
         if self._text is not None or self._calls or self._thought:
-            self._messages.append(assistant(self._text or "", self._thought, self._calls))
+            said = chat_message("assistant", self._text or "", reasoning=self._thought, calls=self._calls)
+            self._messages.append(said)
         self._text, self._thought, self._calls = None, "", []
 
 
@@ -154,4 +163,4 @@ def _unsealed(seal: str) -> str | None:
 def _output(item: Fields) -> str:
     if item.get("output") is None:
         raise item.missing("output")
-    return text_of(item, "output")
+    return item.content("output")

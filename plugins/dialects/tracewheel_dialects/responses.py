@@ -5,78 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects.answer_forms import openai_form
-from tracewheel.gateway.dialects.dialect import (
-    Asked,
-    Dialect,
-    Event,
-    Said,
-    call_pieces,
-    content_pieces,
-    content_tokens,
-    openai_error,
-    reasoning_pieces,
-    reasoning_tokens,
-)
-from tracewheel.gateway.dialects.fields import (
-    Fields,
-    check_calls,
-    checked_tools,
-    custom_input,
-    custom_names,
-    openai_tools,
-    wrong_value,
-)
-from tracewheel.gateway.dialects.fields import said as shown
-from tracewheel.gateway.dialects.response_input import earlier_messages, read_input, sealed
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, openai_choice
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal, SampledToken
+from tracewheel import Asked, ChatReply, ChatRequest, Dialect, Event, Fields, Refusal, Said, ToolCall, ToolChoice
+from tracewheel_dialects.response_input import Stored, earlier_messages, read_input, sealed, stored
 
+Others = Sequence[tuple[str, float]]
 EMPTY: dict[str, Any] = {"content": [], "arguments": "", "input": ""}  # what an item begins with in a stream
 ENCRYPTED = "reasoning.encrypted_content"
 
 
 def make_output(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
     """Thinking, text and calls of a turn as items."""
-    message = reply.message
-    calls = message.get("tool_calls") or ()
+    calls = reply.calls
     status = "incomplete" if reply.finish_reason == "length" else "completed"
     items: list[dict[str, Any]] = []
-    if thought := message.get("reasoning_content"):
+    if thought := reply.reasoning:
         item: dict[str, Any] = {"id": f"rs_{reply.id}", "type": "reasoning", "summary": [], "status": status}
         item["content"] = [{"type": "reasoning_text", "text": thought}]
         if ENCRYPTED in (asked.body.get("include") or ()):
             item["encrypted_content"] = sealed(thought)
         items.append(item)
-    if message.get("content") or not calls:
-        part: dict[str, Any] = {"type": "output_text", "text": message.get("content") or "", "annotations": [], "logprobs": []}
+    if reply.text or not calls:
+        part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         if asked.request.logprobs is not None:
-            part["logprobs"] = [logprob(token, asked.request.logprobs, with_bytes=True) for token in content_tokens(reply)]
+            part["logprobs"] = text_logprobs(reply, asked.request.logprobs, with_bytes=True)
         items.append({"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "status": status, "content": [part]})
-    customs = custom_names(asked.body)
+    customs = asked.custom_tools
     for index, call in enumerate(calls):
-        name, given = call["function"]["name"], call["function"]["arguments"]
-        kind, prefix, field = ("custom_tool_call", "ctc", "input") if name in customs else ("function_call", "fc", "arguments")
+        custom = call.name in customs
         items.append(
             {
-                "id": f"{prefix}_{reply.id}_{index}",
-                "type": kind,
+                "id": f"{'ctc' if custom else 'fc'}_{reply.id}_{index}",
+                "type": "custom_tool_call" if custom else "function_call",
                 "status": status,
-                "call_id": call["id"],
-                "name": name,
-                field: custom_input(given) if field == "input" else given,
+                "call_id": call.id,
+                "name": call.name,
+                **({"input": call.text} if custom else {"arguments": call.arguments}),
             }
         )
     return items
 
 
-def logprob(token: SampledToken, alternatives: int, *, with_bytes: bool = False) -> dict[str, Any]:
-    """A token's log-probability; the vendor gives bytes in whole answers only."""
+def text_logprobs(reply: ChatReply, wanted: int, *, with_bytes: bool = False) -> list[dict[str, Any]]:
+    """The log-probabilities of a text's tokens, with the likeliest others; the vendor gives bytes in whole answers only."""
+    return [
+        _logprob(token.text, token.logprob, token.alternatives[:wanted], with_bytes=with_bytes)
+        for token in reply.content_tokens
+    ]
 
+
+def _logprob(text: str, value: float, others: Others, *, with_bytes: bool = False) -> dict[str, Any]:
     def one(text: str, value: float) -> dict[str, Any]:
         return {"token": text, "logprob": value, **({"bytes": list(text.encode())} if with_bytes else {})}
 
-    return {**one(token.text, token.logprob), "top_logprobs": [one(*other) for other in token.alternatives[:alternatives]]}
+    return {**one(text, value), "top_logprobs": [one(*other) for other in others]}
 
 
 def response_usage(reply: ChatReply) -> dict[str, Any]:
@@ -85,7 +66,7 @@ def response_usage(reply: ChatReply) -> dict[str, Any]:
         "input_tokens": reply.prompt_tokens,
         "input_tokens_details": {"cached_tokens": reply.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": len(reply.tokens),
-        "output_tokens_details": {"reasoning_tokens": reasoning_tokens(reply)},
+        "output_tokens_details": {"reasoning_tokens": reply.reasoning_tokens},
         "total_tokens": reply.prompt_tokens + len(reply.tokens),
     }
 
@@ -107,22 +88,26 @@ def response_events(asked: Asked, reply: ChatReply, opening: dict[str, Any], who
 def _within(item: dict[str, Any], reply: ChatReply, wanted: int | None) -> Iterator[dict[str, Any]]:
     """What happens to an item between its beginning and its end."""
     if item["type"] == "custom_tool_call":
-        for text in call_pieces(item["input"]):
+        for text in ToolCall.pieces(item["input"]):
             yield {"type": "response.custom_tool_call_input.delta", "delta": text}
         yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
         return
     if item["type"] == "function_call":
-        for text in call_pieces(item["arguments"]):
+        for text in ToolCall.pieces(item["arguments"]):
             yield {"type": "response.function_call_arguments.delta", "delta": text}
         yield {"type": "response.function_call_arguments.done", "name": item["name"], "arguments": item["arguments"]}
         return
     part = item["content"][0]
     name = "response.reasoning_text" if item["type"] == "reasoning" else "response.output_text"
     yield _part("added", {**part, "text": "", **({"logprobs": []} if "logprobs" in part else {})})
-    for piece in reasoning_pieces(reply) if item["type"] == "reasoning" else content_pieces(reply):
-        shown = [] if wanted is None or piece.token is None else [logprob(piece.token, wanted)]
+    for piece in reply.reasoning_pieces() if item["type"] == "reasoning" else reply.content_pieces():
+        shown = (
+            []
+            if wanted is None or (token := piece.token) is None
+            else [_logprob(token.text, token.logprob, token.alternatives[:wanted])]
+        )
         yield {"type": f"{name}.delta", "content_index": 0, "delta": piece.text} | _logprobs(item, shown)
-    bare = [] if wanted is None else [logprob(token, wanted) for token in content_tokens(reply)]
+    bare = [] if wanted is None else text_logprobs(reply, wanted)
     yield {"type": f"{name}.done", "content_index": 0, "text": part["text"]} | _logprobs(item, bare)
     yield _part("done", part)
 
@@ -175,15 +160,18 @@ MOST_ALTERNATIVES = 20
 class Responses(Dialect):
     """The dialect of `/v1/responses`."""
 
+    PATHS = ("/responses",)
+    KEPT_PATHS = ("/responses/{identity}",)
+
     def read(self, body: Any, said: Said) -> Asked:
         """See `Dialect`."""
         fields = Fields(body)
         fields.check_known(READ | WITHOUT_EFFECT, NEUTRAL)
         text = fields.inner("text")
-        form = openai_form(text.inner("format") if text is not None else None, nested=False)
+        form = text.openai_form("format", nested=False) if text is not None else None
         for position, one in enumerate(includes := fields.texts("include")):
             if one not in INCLUDES:
-                raise wrong_value(one, INCLUDES, f"include[{position}]")
+                raise Refusal.wrong_value(one, INCLUDES, f"include[{position}]")
         if fields.choice("truncation", ["auto", "disabled"]) == "auto":  # what is too long is refused all the same
             fields.dropped.add("truncation")
         if fields.listed("context_management"):
@@ -191,9 +179,8 @@ class Responses(Dialect):
         fields.inner("reasoning")
         fields.inner("metadata")
         fields.flag("store", True)
-        choice = _tool_choice(fields)
+        choice = ToolChoice.openai(fields, *_added_tools(fields), nested=False)
         history = [*earlier_messages(fields, said), *read_input(fields, said)]
-        check_calls(history, "input")
         instructions = fields.optional_text("instructions")
         alternatives = fields.whole("top_logprobs", 0, MOST_ALTERNATIVES)
         request = ChatRequest(
@@ -210,6 +197,7 @@ class Responses(Dialect):
             form=form,
             dropped=frozenset(fields.dropped),
         )
+        request.check_calls("input")
         return Asked(request, fields.value, fields.flag("stream"), history=history)
 
     def write(self, asked: Asked, replies: Sequence[ChatReply], created: int) -> dict[str, Any]:
@@ -229,20 +217,26 @@ class Responses(Dialect):
         """See `Dialect`. With `store`, a later request may continue from this one."""
         super().remember(asked, replies, created, said)
         if asked.body.get("store") is not False:
-            said.keep_response(self.write(asked, replies, created), [*asked.history, shown(replies[0].message)])
+            Stored([*asked.history, replies[0].shown], self.write(asked, replies, created)).keep(said)
+
+    def kept(self, identity: str, said: Said, *, drop: bool) -> dict[str, Any]:
+        """See `Dialect`."""
+        found = stored(said, identity)
+        if found is None:
+            raise Refusal("not_found", f"Response with id {identity!r:.80} not found.")
+        if not drop:
+            return found.body
+        said.drop("response", identity)
+        return {"id": identity, "object": "response", "deleted": True}
 
     def events(self, asked: Asked, replies: Sequence[ChatReply], created: int) -> list[Event]:
         """See `Dialect`."""
         opening = {**response_head(asked, replies[0], created), "status": "in_progress", "output": [], "usage": None}
         return response_events(asked, replies[0], opening, self.write(asked, replies, created))
 
-    def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
-        """See `Dialect`."""
-        return openai_error(refusal)
-
     def error_event(self, refusal: Refusal, request_id: str) -> Event:
         """See `Dialect`. The vendor's clients raise what stands under `error`."""
-        error = openai_error(refusal)["error"]
+        error = self.error(refusal, request_id)["error"]
         flat = {"message": error["message"], "code": error["code"], "param": error["param"]}
         return Event("error", {"type": "error", "sequence_number": 0, **flat, "error": error})
 
@@ -278,11 +272,8 @@ def response_head(asked: Asked, reply: ChatReply, created: int) -> dict[str, Any
     }
 
 
-def _tool_choice(fields: Fields) -> ToolChoice:
-    """Of the tools of the request and of those that its input adds."""
-    tools = openai_tools(fields, nested=False)
+def _added_tools(fields: Fields) -> Iterator[Fields]:
+    """Items of the input that add tools: they are offered from the beginning."""
     for item in fields.objects("input") if isinstance(fields.get("input"), list) else ():
         if item.get("type") == "additional_tools":
-            known = {tool["name"] for tool in tools if "name" in tool}
-            tools += [tool for tool in openai_tools(item, nested=False) if tool.get("name") not in known]
-    return openai_choice(fields, checked_tools(tools), nested=False)
+            yield item

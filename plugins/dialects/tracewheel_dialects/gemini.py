@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tracewheel.gateway.dialects.answer_forms import GEMINI_SCHEMAS, gemini_form
-from tracewheel.gateway.dialects.dialect import (
+from tracewheel import (
+    AnswerForm,
     Asked,
+    ChatReply,
+    ChatRequest,
     Dialect,
     Event,
+    Fields,
+    Refusal,
     Said,
-    content_pieces,
-    content_tokens,
-    reasoning_pieces,
-    reasoning_tokens,
+    ToolCall,
+    ToolChoice,
+    chat_message,
 )
-from tracewheel.gateway.dialects.fields import check_calls, checked_tools, object_arguments
-from tracewheel.gateway.dialects.gemini_contents import Proto, read_contents, sealed, system_text
-from tracewheel.gateway.dialects.tool_choice import ToolChoice, choose
-from tracewheel.gateway.exchange import ChatReply, ChatRequest, Refusal
+from tracewheel_dialects.gemini_contents import Proto, read_contents, sealed, system_text
 
+JSON, PLAIN = "application/json", "text/plain"
+SCHEMAS = ("responseJsonSchema", "_responseJsonSchema", "responseSchema")
+OPENAPI_ONLY = {"nullable", "propertyOrdering", "example", "format"}  # not of JSON Schema, or with other values there
+METHODS = ("generateContent", "streamGenerateContent")  # that ask for a turn
 READ = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "model"}
 # What is for the vendor's own filters, accounts and caches.
 WITHOUT_EFFECT = {"safetySettings", "modelArmorConfig", "labels", "serviceTier", "store"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {"cachedContent": ()}
 CONFIG = {"temperature", "topP", "seed", "maxOutputTokens", "stopSequences", "candidateCount", "responseLogprobs", "logprobs"}
 CONFIG |= {"thinkingConfig", "mediaResolution", "audioTimestamp", "enableEnhancedCivicAnswers"}
-CONFIG |= {"responseMimeType", "responseFormat", *GEMINI_SCHEMAS}
+CONFIG |= {"responseMimeType", "responseFormat", *SCHEMAS}
 SAMPLED = {"topK": "top_k", "presencePenalty": "presence_penalty", "frequencyPenalty": "frequency_penalty"}
 CONFIG_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "responseModalities": (["TEXT"], []),
@@ -58,10 +63,25 @@ class Gemini(Dialect):
         listed: Whether a stream is one JSON list; else server-sent events.
     """
 
+    PATHS = ("/models/{call:path}",)  # `MODEL:METHOD`
+    COUNT_PATHS = ("/models/{model:path}:countTokens",)
     KEEP_ALIVE = b"\n"  # the vendor's clients take a comment for data
 
     def __init__(self, model: str = "", *, stream: bool = False, listed: bool = False) -> None:
         self._model, self._stream, self._listed = model, stream, listed
+
+    @classmethod
+    def speaks(cls, path: str, headers: Mapping[str, str]) -> bool:
+        """See `Dialect`."""
+        return "x-goog-api-key" in headers or "/v1beta" in path
+
+    def at(self, path: Mapping[str, str], query: Mapping[str, str]) -> Gemini:
+        """See `Dialect`. The vendor's paths name the model and whether the answer is a stream."""
+        model, _, method = path["call"].rpartition(":")
+        if method not in METHODS:
+            raise Refusal("not_found", f"{method or model:.80} is not served; generateContent and countTokens are.")
+        stream = method != "generateContent"
+        return Gemini(model, stream=stream, listed=stream and query.get("alt") != "sse")
 
     def read(self, body: Any, said: Said) -> Asked:
         """See `Dialect`."""
@@ -79,10 +99,8 @@ class Gemini(Dialect):
         fields.dropped |= {told for name, told in SAMPLED.items() if config.get(name)}
         choice = _tool_choice(fields)
         messages = read_contents(fields)
-        if not counted:
-            check_calls(messages, "contents")
         if system := system_text(fields):
-            messages.insert(0, {"role": "system", "content": system})
+            messages.insert(0, chat_message("system", system))
         alternatives = config.whole("logprobs", 0, MOST_ALTERNATIVES)
         request = ChatRequest(
             messages,
@@ -96,9 +114,11 @@ class Gemini(Dialect):
             must_call=choice.must_call,
             logprobs=(alternatives or 0) if config.flag("responseLogprobs") else None,
             seed=config.whole("seed", -(2**63)),
-            form=gemini_form(config),
+            form=_answer_form(config),
             dropped=frozenset(fields.dropped),
         )
+        if not counted:
+            request.check_calls("contents")
         answers = config.whole("candidateCount", 1, MOST_ANSWERS) or 1
         shown = config.inner("thinkingConfig")
         options = {"thoughts": shown is not None and shown.flag("includeThoughts")}
@@ -120,6 +140,18 @@ class Gemini(Dialect):
             events += [Event(None, {"candidates": [one]}) for one in (*chunks, _ended(asked, reply, index, [last]))]
         return [Event(None, {**event.data, **_about(asked, replies)}) for event in events]
 
+    def write_count(self, tokens: int) -> dict[str, Any]:
+        """See `Dialect`."""
+        return {"totalTokens": tokens}
+
+    def write_model(self, name: str) -> dict[str, Any]:
+        """See `Dialect`."""
+        return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": [*METHODS, "countTokens"]}
+
+    def write_models(self, names: Sequence[str]) -> dict[str, Any]:
+        """See `Dialect`."""
+        return {"models": [self.write_model(name) for name in names]}
+
     def error(self, refusal: Refusal, request_id: str) -> dict[str, Any]:
         """See `Dialect`."""
         message = refusal.message
@@ -131,10 +163,6 @@ class Gemini(Dialect):
             error["details"] = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": wrong}]
         return {"error": error}
 
-    def error_event(self, refusal: Refusal, request_id: str) -> Event:
-        """See `Dialect`."""
-        return Event(None, self.error(refusal, request_id))
-
 
 def _tool_choice(fields: Proto) -> ToolChoice:
     """The functions that are declared, and which of them may or must be called; the vendor's own tools are dropped."""
@@ -145,20 +173,19 @@ def _tool_choice(fields: Proto) -> ToolChoice:
             function.text("name")
             function.optional_text("description")
     declared = [one for tool in fields.objects("tools") for one in tool.listed("functionDeclarations")]
-    tools = checked_tools([{"functionDeclarations": [one]} for one in declared])
+    offered = [{"functionDeclarations": [one]} for one in declared]
     choice = (fields.inner("toolConfig") or Proto({})).inner("functionCallingConfig")
     if choice is None:
-        return choose(tools, "auto", "toolConfig")
+        return ToolChoice.of(offered, "auto", "toolConfig")
     mode = choice.choice("mode", MODES) or "AUTO"
     names = choice.texts("allowedFunctionNames") if mode in ("ANY", "VALIDATED") else ()
-    return choose(tools, MODES[mode], choice.path, [*names] or None)
+    return ToolChoice.of(offered, MODES[mode], choice.path, [*names] or None)
 
 
 def _parts(asked: Asked, reply: ChatReply) -> list[dict[str, Any]]:
     """What was said. A reply that said nothing has an empty text."""
-    message = reply.message
-    thought, text = message.get("reasoning_content") or "", message.get("content") or ""
-    calls = [_call(call, "" if place else thought) for place, call in enumerate(message.get("tool_calls") or ())]
+    thought, text = reply.reasoning, reply.text
+    calls = [_call(call, "" if place else thought) for place, call in enumerate(reply.calls)]
     parts: list[dict[str, Any]] = [{"text": thought, "thought": True}] if thought and asked.body["thoughts"] else []
     if text or not calls:
         parts.append(_signed({"text": text}, "" if calls else thought))
@@ -169,20 +196,19 @@ def _pieces(asked: Asked, reply: ChatReply) -> Iterator[dict[str, Any]]:
     """The parts of a stream. A text's thought stands at its first and its last piece: clients that join them keep one."""
     for part in _parts(asked, reply):
         if part.get("thought"):
-            yield from ({"text": piece.text, "thought": True} for piece in reasoning_pieces(reply))
+            yield from ({"text": piece.text, "thought": True} for piece in reply.reasoning_pieces())
         elif not part.get("text"):
             yield part
         else:
             seal = {name: value for name, value in part.items() if name != "text"}
-            texts = [piece.text for piece in content_pieces(reply)]
+            texts = [piece.text for piece in reply.content_pieces()]
             ends = (0, len(texts) - 1)
             yield from ({"text": text, **(seal if place in ends else {})} for place, text in enumerate(texts))
 
 
-def _call(call: dict[str, Any], thought: str) -> dict[str, Any]:
-    function = call["function"]
-    made = {"id": call["id"], "name": function["name"], "args": object_arguments(function["arguments"])}
-    return {"functionCall": made, "thoughtSignature": sealed(call["id"], thought)}
+def _call(call: ToolCall, thought: str) -> dict[str, Any]:
+    made = {"id": call.id, "name": call.name, "args": call.value}
+    return {"functionCall": made, "thoughtSignature": sealed(call.id, thought)}
 
 
 def _signed(part: dict[str, Any], thought: str) -> dict[str, Any]:
@@ -193,7 +219,7 @@ def _ended(asked: Asked, reply: ChatReply, index: int, parts: list[dict[str, Any
     """An answer with why it ended, and the log-probabilities of its text."""
     reason = "MAX_TOKENS" if reply.finish_reason == "length" else "STOP"
     ended: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "finishReason": reason, "index": index}
-    if asked.request.logprobs is not None and (tokens := content_tokens(reply)):
+    if asked.request.logprobs is not None and (tokens := reply.content_tokens):
         chosen = [{"token": one.text, "tokenId": one.id, "logProbability": one.logprob} for one in tokens]
         top = [[*one.alternatives[: asked.request.logprobs]] for one in tokens]
         others = [{"candidates": [{"token": text, "logProbability": value} for text, value in each]} for each in top]
@@ -203,7 +229,7 @@ def _ended(asked: Asked, reply: ChatReply, index: int, parts: list[dict[str, Any
 
 
 def _about(asked: Asked, replies: Sequence[ChatReply]) -> dict[str, Any]:
-    first, thought = replies[0], sum(map(reasoning_tokens, replies))
+    first, thought = replies[0], sum(reply.reasoning_tokens for reply in replies)
     said = sum(len(reply.tokens) for reply in replies)
     usage = {
         "promptTokenCount": first.prompt_tokens,
@@ -213,3 +239,40 @@ def _about(asked: Asked, replies: Sequence[ChatReply]) -> dict[str, Any]:
         **({"cachedContentTokenCount": first.cached_tokens} if first.cached_tokens else {}),
     }
     return {"usageMetadata": usage, "modelVersion": asked.request.model, "responseId": first.id}
+
+
+def _answer_form(config: Fields) -> AnswerForm | None:
+    """The form of the answer, of `generationConfig`; None for any text.
+
+    Raises:
+        Refusal: it is none of the protocol's, or of a kind that is not had here.
+    """
+    mime = config.optional_text("responseMimeType") or PLAIN
+    name = next((name for name in SCHEMAS if config.get(name) is not None), None)
+    if config.get("responseFormat") is not None or mime not in (JSON, PLAIN):
+        at = config.at("responseFormat" if mime in (JSON, PLAIN) else "responseMimeType")
+        raise Refusal.unsupported(f"an answer is text, or {JSON} with a schema", at)
+    if mime == PLAIN:
+        if name is not None:
+            raise Refusal.wrong_value(mime, [JSON], config.at("responseMimeType"))
+        return None
+    if name is None:
+        return AnswerForm(json.dumps({"type": ["object", "array"]}), config.at("responseMimeType"))
+    schema = config.get(name)  # as it is: `inner` would rename its properties
+    if not isinstance(schema, dict):
+        raise Refusal.wrong_value(schema, ["a schema"], config.at(name))
+    return AnswerForm(json.dumps(_from_openapi(schema) if name == "responseSchema" else schema), config.at(name))
+
+
+def _from_openapi(schema: Any) -> Any:
+    """A schema of Google's (a subset of OpenAPI 3.0's, types in capitals) as JSON Schema."""
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: value for name, value in schema.items() if name not in OPENAPI_ONLY}
+    if isinstance(kind := made.get("type"), str):
+        made["type"] = [kind.lower(), "null"] if schema.get("nullable") else kind.lower()
+    if isinstance(named := made.get("properties"), dict):
+        made["properties"] = {name: _from_openapi(one) for name, one in named.items()}
+    if isinstance(several := made.get("anyOf"), list):
+        made["anyOf"] = [_from_openapi(one) for one in several]
+    return {**made, "items": _from_openapi(made["items"])} if "items" in made else made

@@ -1,8 +1,9 @@
 """Google's own clients before the gateway and a scripted policy: is every turn that they send back found again?
 
     python -m venv ../google && ../google/bin/pip install google-genai google-adk
-    python benchmarks/gemini_clients.py --python ../google/bin/python
-    python benchmarks/gemini_clients.py --python ../google/bin/python --tokenizer ../qwen3   # a template with thinking
+    PYTHONPATH=benchmarks python plugins/dialects/benchmarks/gemini_clients.py --python ../google/bin/python
+
+`--tokenizer ../qwen3` has a template with thinking.
 
 Each case is one episode: three questions with text, calls one by one and in parallel, sub-agents. The client is another
 process, with the other interpreter. Gemini CLI is tested by its recipe (`make test-harnesses`).

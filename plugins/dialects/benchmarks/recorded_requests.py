@@ -1,8 +1,9 @@
 """Recorded requests of others' tests, read by the gateway: what is accepted, what is left out, what is refused and why.
 
     git clone https://github.com/pydantic/pydantic-ai ../pydantic-ai
-    python benchmarks/recorded_requests.py ../pydantic-ai
-    python benchmarks/recorded_requests.py ../pydantic-ai --show "state at the vendor"   # and a line for each of an outcome
+    PYTHONPATH=benchmarks python plugins/dialects/benchmarks/recorded_requests.py ../pydantic-ai
+
+`--show "state at the vendor"` adds a line for each of an outcome.
 
 Reads the cassettes of VCR (YAML with `interactions`) below a folder. Equal bodies of a dialect count once.
 """
@@ -21,12 +22,11 @@ from typing import Any, NamedTuple
 import yaml
 from measuring import emit, table
 
-from tracewheel.gateway.dialects.anthropic import AnthropicMessages
+from tracewheel import Dialect, Refusal, Said
 from tracewheel.gateway.dialects.chat import ChatCompletions
-from tracewheel.gateway.dialects.dialect import Dialect, Said
-from tracewheel.gateway.dialects.gemini import Gemini
-from tracewheel.gateway.dialects.responses import Responses
-from tracewheel.gateway.exchange import Refusal
+from tracewheel_dialects.anthropic import AnthropicMessages
+from tracewheel_dialects.gemini import Gemini
+from tracewheel_dialects.responses import Responses
 
 DIALECTS: dict[str, tuple[str, Dialect]] = {
     "Chat Completions": (r"https://api\.openai\.com/v1/chat/completions", ChatCompletions()),
