@@ -46,7 +46,7 @@ from tracewheel.scoring.score import SCORES_FILE
 TIERS = WORLDS["workspace"].tiers
 SAMPLES = 24 * 8  # of an iteration
 SECONDS = ("rollout_s", "update_s", "cpu_s")
-SETTINGS = ["sampler.kind=uniform", "rollout.group_size=8", "training.tasks_per_iteration=24", "training.iterations=16"]
+SETTINGS = ["sampler.kind=uniform", "rollout.group_size=8", "training.tasks_per_iteration=24", "training.iterations=32"]
 EPOCHS = 24  # of imitation, where it comes first
 
 
