@@ -61,7 +61,7 @@ def look_in_mlflow(
     found, searcher = InMlflow(), Searcher(needles)
     experiment = client.get_experiment_by_name(config.tracking.experiment)
     if experiment is not None:
-        for trace in _pages(client.search_traces, experiment_ids=[experiment.experiment_id]):
+        for trace in _pages(client.search_traces, locations=[experiment.experiment_id]):
             if searcher.texts_in_bytes(trace.to_json().encode("utf-8", "surrogatepass")):
                 found.traces.append(trace.info.trace_id)
         for run in _pages(client.search_runs, experiment_ids=[experiment.experiment_id]):
