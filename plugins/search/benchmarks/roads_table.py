@@ -53,7 +53,9 @@ def page(known: dict[str, Any], start: str) -> str:
 
 
 def outcomes(cells: list[dict[str, Any]]) -> Any:
-    """Success by seed and task, [seeds, tasks]."""
+    """Success by seed and task, [seeds, tasks]; by seed alone, [seeds], where each seed has tasks of its own."""
+    if len({tuple(cell["tasks"]["task_id"]) for cell in cells}) > 1:
+        return [success(cell) for cell in cells]
     return figures_of([pd.DataFrame(cell["tasks"]) for cell in cells])
 
 
