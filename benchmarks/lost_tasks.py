@@ -7,7 +7,8 @@ solutions, the world's solver's in place of other users' logs, exist for 26 of 9
 seed's warm start and stop after the iteration in which they have sampled `--tokens`; success is the last policy's on 48
 held-out tasks of the same tiers, the mean of greedy and sampled, without a choice on validation. At equal CPU seconds: that of
 the last policy which a method had, by its mean over seeds, when rejection sampling had ended. Writes
-`results/lost_tasks.json`, with the outcome of each task, and `results/lost_tasks.md`; what the first holds is not played again.
+`results/lost_tasks.json`, with the outcome of each task, and `results/lost_tasks.md`; what the first holds is not played again
+(rows were played on several days and processors; the budget of CPU seconds is that of a row's day).
 With other `--tiers`, that is numbers of files, the first is `lost_tasks_TIERS.json`, and all such files make a table. So
 do the files of another `--world`, `lost_tasks_WORLD.json`:
 
