@@ -252,14 +252,21 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file atomically: a kill at any moment leaves the old text or the new one."""
+@contextlib.contextmanager
+def _placing(path: Path) -> Iterator[Path]:
+    """Where to write what is then put in a file's place: a kill at any moment leaves the old file or the new one."""
     partial = path.with_name(f"{PARTIAL}{path.name}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(text.encode() if isinstance(text, str) else text)
+        yield partial
         sync(partial)
         os.replace(partial, path)
+
+
+def write_whole(path: Path, text: str | bytes) -> None:
+    """Write a file atomically."""
+    with _placing(path) as partial:
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
 def rewrite_whole(path: Path, change: Callable[[bytes], bytes]) -> None:
@@ -267,27 +274,21 @@ def rewrite_whole(path: Path, change: Callable[[bytes], bytes]) -> None:
 
     No line is lost of those that a `ConversationLog` appends meanwhile: both hold the folder.
     """
-    partial = path.with_name(f"{PARTIAL}{path.name}")
     with hold(path.parent, wait=True), disk_errors(path):
         before = path.read_bytes()
         if (after := change(before)) == before:
             return
-        partial.unlink(missing_ok=True)
-        partial.touch(mode=0o600)
-        partial.write_bytes(after)
-        partial.chmod(stat.S_IMODE(path.stat().st_mode))
-        sync(partial)
-        os.replace(partial, path)
+        with _placing(path) as partial:
+            partial.unlink(missing_ok=True)
+            partial.touch(mode=0o600)
+            partial.write_bytes(after)
+            partial.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def place_copy(source: Path, path: Path) -> None:
-    """Copy a file atomically: a kill at any moment leaves the old file or the new one."""
-    partial = path.with_name(f"{PARTIAL}{path.name}")
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    """Copy a file atomically."""
+    with _placing(path) as partial:
         shutil.copyfile(source, partial)
-        sync(partial)
-        os.replace(partial, path)
 
 
 def link(source: Path, target: Path) -> None:
