@@ -3,6 +3,7 @@
 import anthropic
 import pytest
 
+from tests.flows.conftest import profile  # noqa: F401
 from tests.flows.test_served_turn import (  # noqa: F401
     KEY,
     TURNS,
