@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 FORMAT = "tracewheel"
 MOST_TURNS = 10_000  # of a conversation; its tokens end it earlier
-LETTERS = str.maketrans("0123456789", "ghijkmnpqr")  # digits in a row read as a phone number: redaction would drop the token ids
+LETTERS = str.maketrans("0123456789", "ghijkmnpqr")  # digits in a row read as a phone number, and the log drops the token ids
 
 
 @dataclass(frozen=True)
