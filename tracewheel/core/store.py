@@ -254,7 +254,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _placing(path: Path) -> Iterator[Path]:
-    """Where to write what is then put in a file's place: a kill at any moment leaves the old file or the new one."""
+    """Where to write what is then put in a file's place."""
     partial = path.with_name(f"{PARTIAL}{path.name}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -264,7 +264,7 @@ def _placing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file atomically."""
+    """Write a file atomically: a kill at any moment leaves the old text or the new one."""
     with _placing(path) as partial:
         partial.write_bytes(text.encode() if isinstance(text, str) else text)
 
@@ -286,7 +286,7 @@ def rewrite_whole(path: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 def place_copy(source: Path, path: Path) -> None:
-    """Copy a file atomically."""
+    """Copy a file atomically: a kill at any moment leaves the old file or the new one."""
     with _placing(path) as partial:
         shutil.copyfile(source, partial)
 
