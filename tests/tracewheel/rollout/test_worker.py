@@ -79,7 +79,8 @@ def test_groups_are_handed_in_whole_and_repeated_orders_give_the_same_episodes(q
     assert sorted(t.id for _, group in run_until(again, profile, 2).handed_in for t in group) == sorted(t.id for t in batch)
 
 
-def test_a_new_policy_takes_over_during_open_episodes(queue, profile, tasks, base, adapter, tmp_path):
+def test_a_new_policy_takes_over_during_open_episodes(queue, profile, tasks, base, adapter, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracewheel.rollout.worker.POLL_SECONDS", 0.0)  # on a fast machine the episodes are over in three polls
     newer = tmp_path / "newer"
     shutil.copytree(adapter, newer)
     rollout = profile.rollout.model_copy(update={"max_turns": 20, "max_tokens": 400})
