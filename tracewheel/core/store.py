@@ -34,16 +34,9 @@ from tracewheel.core.types import content_hash
 PARTIAL, PREVIOUS = ".partial-", ".previous-"
 FACTS, BESIDE, LOCK, MADE_FROM = ".facts", ".beside", ".lock", ".made_from"
 DISK_ERRORS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.EIO,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.EFBIG,
-}
+    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS,
+    errno.EIO, errno.ENOTDIR, errno.EEXIST, errno.EFBIG,
+}  # fmt: skip
 LEAST_FREE_BYTES = 1 << 20
 
 
