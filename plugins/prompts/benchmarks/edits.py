@@ -21,6 +21,9 @@ EDITS = (
     (r"files_moved 0\.00", "Move every file that matches."),
     (r"files_moved 0\.00", "Finish soon."),
     (r"untouched 0\.00", "Read the list and move nothing else."),
+    (r"asked 0\.00", "Look up the customer's orders first."),
+    (r"asked 0\.00", "A shipped order is refunded, an open one is cancelled."),
+    (r"asked 0\.00", "Be polite."),
     (r"Score 0\.00", "Be brief."),
 )
 

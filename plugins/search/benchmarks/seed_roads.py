@@ -140,13 +140,17 @@ class Roads:
         folder = _new(self.work / road.replace(",", "").replace(" ", "-"))
         ended = ROADS[road](self, folder) if road != START else Ended(self.start, 0, 0)
         spent = cpu_seconds() - began
-        results = self.evaluated(ended, folder / "held_out")
+        start = self.work / "warm-start" / "held_out"
+        changed = weights_of(ended.state) != weights_of(self.start) or ended.prompt is not None
+        if changed or road == START:
+            results = self.evaluated(ended, folder / "held_out")
+        else:
+            shutil.copytree(start, folder / "held_out")
+            results = outcomes_in(start)
         cell: dict[str, Any] = {"tokens": ended.tokens, "rounds": ended.rounds, "cpu_s": round(spent, 1), "tasks": results}
         if road != START:
-            before, after = (self.work / "warm-start" / "held_out", folder / "held_out")
-            changed = weights_of(ended.state) != weights_of(self.start) or ended.prompt is not None
             gate = decide_gate(
-                self.config.gate, after, before, _new(folder / "gate"), baseline_name=START, trained=changed
+                self.config.gate, folder / "held_out", start, _new(folder / "gate"), baseline_name=START, trained=changed
             ).to_record()
             cell["gate"] = {name: gate.get(name) for name in ("verdict", "reasons", "difference", "interval", "p_value")}
         return cell | ({"figures": ended.figures} if ended.figures else {})
@@ -159,8 +163,7 @@ class Roads:
             evaluate_split(EvaluateSections.of(self.config), policy, self.curated, "held_out", out)
         else:
             LocalPlayer(self.config, policy, self.curated, 1, self.seed).evaluate(ended.prompt, "held_out", None, out)
-        rows = pd.read_parquet(out / "results.parquet")
-        return {name: rows[name].tolist() for name in ("task_id", "greedy", "sampled_successes", "sampled_attempts")}
+        return outcomes_in(out)
 
     def loop(self, learner: str, folder: Path, prompt: Prompt | None = None, spent: int = 0) -> Ended:
         """Rounds of rollouts and updates."""
@@ -332,6 +335,12 @@ def episodes_in(folder: Path) -> tuple[list[Trajectory], list[Score]]:
 def tokens_in(folder: Path) -> int:
     """How many tokens the policy sampled for a folder of trajectories."""
     return sum(sum(each.action_mask) for each in read_records(folder / TRAJECTORIES, Trajectory))
+
+
+def outcomes_in(folder: Path) -> dict[str, list[Any]]:
+    """What an evaluation counted of each task."""
+    rows = pd.read_parquet(folder / "results.parquet")
+    return {name: rows[name].tolist() for name in ("task_id", "greedy", "sampled_successes", "sampled_attempts")}
 
 
 def weights_of(state: Path) -> str:
