@@ -285,7 +285,7 @@ class UpdateConfig(PassesConfig):
 
 class PolicyGradientConfig(UpdateConfig):
     """A policy-gradient update. `kind` names a preset of the choices below; each can be overridden. `auto` is
-    `rejection_sampling` where over half of the first update's groups are lost, else `grpo`.
+    `rejection_sampling` where over a quarter of the first update's groups are lost with equal rewards, else `grpo`.
 
     `aggregation: constant` divides by `constant_length`, about the tokens that a long episode samples.
 

@@ -63,7 +63,7 @@ COMMON = [
 LOST_WORLD = WORLDS["workspace"]
 LOST_SETTINGS = [*LOST_WORLD.settings, "sampler.kind=uniform"]
 EXPLORED = Schedule(start=0.2, over=8)
-REPLAY = "gradient_checkpointing: false, replay_path: data/base/replay.parquet"
+DPO = "kind: dpo, minibatches: 2, gradient_checkpointing: false"
 LEARNERS = {
     "rejection sampling": ["learner.kind=rejection_sampling", "learner.kl=0"],
     "hindsight": [
@@ -80,7 +80,7 @@ LEARNERS = {
     ],
     "GRPO, tool bonus": ["learner.kind=grpo"],
     "GRPO, epsilon-tool": ["learner.kind=grpo"],
-    "trees, DPO": [f"learner={{kind: dpo, learning_rate: 0.001, minibatches: 2, {REPLAY}}}"],
+    "trees, DPO": [f"learner={{{DPO}, learning_rate: 0.001, replay_path: data/base/replay.parquet}}"],
 }
 
 
@@ -270,6 +270,8 @@ class Roads:
     def trees(self, folder: Path) -> Ended:
         """Pairs of turns from tree search, and DPO on them, in a few rounds."""
         config = self.profile(LEARNERS["trees, DPO"])
+        if self.config.learner.replay_path is None:  # no base of ours: the rate of its profile, no text to keep
+            config = self.profile([f"learner={{{DPO}, learning_rate: {self.config.learner.learning_rate}}}"])
         sampler, known = make_sampler(SamplerSections.of(config), self.curated), load_tasks(self.curated, "train")
         state, spent, figures = self.start, 0, []
         for number in range(1, ROUNDS + 1):
