@@ -40,7 +40,7 @@ TASKS, START = 120, datetime(2026, 10, 1, 8, tzinfo=UTC)
 NIGHT = """
 import sys
 from tracewheel.config import IngestConfig
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 logs, said, out = sys.argv[1:]
 ingest_new(IngestConfig.model_validate({"paths": [logs], "outcomes": {"paths": [said]}}), __import__("pathlib").Path(out),
            records_per_commit=60)
@@ -175,7 +175,7 @@ def check_night(out: Path, facts: dict[str, Any], known: int) -> None:
 def ingested_at_once(lines: list[dict[str, Any]], folder: Path) -> Path:
     """The folder into which a month whose outcomes were there at once is ingested."""
     from tracewheel.config import IngestConfig
-    from tracewheel.traces.ingest import ingest_new
+    from tracewheel.traces.incremental import ingest_new
 
     log = folder.with_suffix(".jsonl")
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))

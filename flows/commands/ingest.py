@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
     from tracewheel.traces.forgotten import NOBODY, read_forgotten_file
-    from tracewheel.traces.ingest import ingest_new
+    from tracewheel.traces.incremental import ingest_new
     from tracewheel.traces.sources import fetch_new, located
 
     if not options.paths and not options.outcomes:

@@ -319,15 +319,8 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
     out = out.resolve()
     partial = out.with_name(f"{PARTIAL}{out.name}-{os.getpid()}")
     previous = out.with_name(f"{PREVIOUS}{out.name}-{os.getpid()}")
+    recover(out)
     with disk_errors(out):
-        for leftover in _left(out, PARTIAL):
-            remove(leftover)
-        for leftover in _left(out, PREVIOUS):
-            # A kill between the two renames: the old output is back where it was.
-            if out.exists():
-                remove(leftover)
-            else:
-                os.replace(leftover, out)
         try:
             partial.mkdir(parents=True)
             with hold(partial):
@@ -343,6 +336,18 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
         finally:
             remove(partial)
     return result
+
+
+def recover(out: Path) -> None:
+    """Put an output folder back that a kill took from its place between two renames, and delete what killed processes left."""
+    with disk_errors(out):
+        for leftover in _left(out, PARTIAL):
+            remove(leftover)
+        for leftover in _left(out, PREVIOUS):
+            if out.exists():
+                remove(leftover)
+            else:
+                os.replace(leftover, out)
 
 
 def _left(out: Path, kind: str) -> list[Path]:

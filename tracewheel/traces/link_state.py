@@ -8,21 +8,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import DataError
 from tracewheel.core.store import PARTIAL, beside, flush, link_file, remove, write_whole
-from tracewheel.traces.archive import part_name
 from tracewheel.traces.compression import Slice
 from tracewheel.traces.counts import Counts
-from tracewheel.traces.ingested_folder import INDEXES, OUTCOMES_FILE, PLACES_FOLDER, QUARANTINE_FILE, TRACES_FOLDER
+from tracewheel.traces.ingested_folder import (
+    INDEXES,
+    OUTCOMES_FILE,
+    PLACES_FOLDER,
+    QUARANTINE_FILE,
+    STATE_FILE,
+    TRACES_FOLDER,
+    part_name,
+)
 from tracewheel.traces.intake import StoredHashes
 from tracewheel.traces.snapshot import LogSlices, Snapshot
 
-STATE_FILE, VERSION = "state.json", 1
+VERSION = 1
 
 
 @dataclass
@@ -74,19 +81,27 @@ class LinkState:
 
     def plan(self, log: LogSlices) -> tuple[tuple[Slice, ...], int]:
         """What to read of a file, and of a session that is read again the bytes that were read before."""
-        if not log.new or log.name not in self.sessions:
-            return log.new, 0
+        tail = (log.tail,) if log.tail else ()
+        if log.name not in self.sessions:
+            return (*log.new, *tail), 0
         # Its lines link to one another: it waits for what is left out of it.
-        return ((), 0) if log.held else (log.slices, log.new[0].begin)
+        return ((), 0) if log.held or not log.new else ((*log.slices, *tail), log.new[0].begin)
 
     def next_part(self, out: Path) -> Path:
         """The part to write."""
         return out / TRACES_FOLDER / part_name(self.parts)
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Leave the state for the next ingest, if the snapshot says where."""
+    def save(self, snapshot: Snapshot, name: Callable[[str], str]) -> None:
+        """Leave the state for the next ingest, if the snapshot says where.
+
+        Args:
+            snapshot: What was read.
+            name: The name of a file as it is stored: a record may have revealed a secret that is in it.
+        """
         if snapshot.links is None:
             return
+        snapshot = snapshot.renamed(name)
+        assert snapshot.links
         write_whole(snapshot.links.last, json.dumps(snapshot.to_record(), indent=1) + "\n")
         folder = snapshot.links.state
         made = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
@@ -97,8 +112,8 @@ class LinkState:
             "version": VERSION,
             "totals": self.totals.report(),
             "parts": self.parts,
-            "sessions": sorted(self.sessions),
-            "taught": self.taught,
+            "sessions": sorted(map(name, self.sessions)),
+            "taught": {name(file): lines for file, lines in self.taught.items()},
             "snapshot": snapshot.to_record(),
         }
         (made / STATE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -113,8 +128,9 @@ def earlier_places(snapshot: Snapshot, notes: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if snapshot.earlier and snapshot.links and snapshot.links.earlier:
         entry = snapshot.links.earlier
-        for part in sorted((beside(entry.parent, entry.name) / PLACES_FOLDER).glob("part-*.parquet")):
-            link_file(part, folder / part.name)
+        for notes in (entry, beside(entry.parent, entry.name)):
+            for part in sorted((notes / PLACES_FOLDER).glob("part-*.parquet")):
+                link_file(part, folder / part.name)
     return folder
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +43,7 @@ class LogSlices:
         slices: What the run's traces are of.
         held: What is left out.
         new: Of `slices`, what no earlier ingest has read.
+        tail: The beginning of a last line, to be read all the same. Not recorded.
     """
 
     name: str
@@ -51,6 +52,7 @@ class LogSlices:
     slices: tuple[Slice, ...]
     held: tuple[Slice, ...] = ()
     new: tuple[Slice, ...] = ()
+    tail: Slice | None = None
 
     @property
     def all(self) -> tuple[Slice, ...]:
@@ -66,7 +68,7 @@ class LogSlices:
 
     def to_record(self) -> dict[str, Any]:
         """JSON types."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "tail"}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> LogSlices:
@@ -154,6 +156,12 @@ class Snapshot:
         files = [replace(log, new=tuple(part for part in log.slices if content_of(part) not in contents)) for log in self.files]
         return replace(self, files=tuple(files), earlier=earlier)
 
+    def renamed(self, name: Callable[[str], str]) -> Snapshot:
+        """The snapshot with other names of its files."""
+        files = tuple(replace(log, name=name(log.name)) for log in self.files)
+        unfinished = {name(file): size for file, size in self.unfinished.items()}
+        return replace(self, files=files, skipped=tuple(map(name, self.skipped)), unfinished=unfinished)
+
     def to_record(self) -> dict[str, Any]:
         """JSON types."""
         return {
@@ -180,35 +188,47 @@ def content_of(part: Slice) -> Content:
     return part.begin, part.end, part.sha256
 
 
-def take_snapshot(config: IngestConfig, earlier: Snapshot | None = None, held: Collection[str] = ()) -> Snapshot:
+def take_snapshot(
+    config: IngestConfig,
+    earlier: Snapshot | None = None,
+    held: Collection[str] = (),
+    *,
+    without: Path | None = None,
+    with_tails: bool = False,
+) -> Snapshot:
     """Fix what a run reads of the logs as they are now.
 
     Args:
         config: Which logs.
         earlier: The last snapshot of these logs, whose slices stay slices.
         held: SHA-256 of slices to leave out.
+        without: A folder to leave out: the output folder.
+        with_tails: Whether to read the beginning of a last line, too, unless `earlier` had it already.
 
     Raises:
         DataError: a path has no log file, or one cannot be read.
     """
     redactor, known = Redactor(config.redaction), _Known(earlier.files if earlier else ())
-    found = find_logs(config)
+    waited = earlier.unfinished if earlier else {}
+    found = find_logs(config, without)
     files, places, unfinished = [], [], {}
     names = {raw_name: redactor.name(raw_name) for raw_name in found}
     for raw_name, path in found.items():
         name = names[raw_name]
         try:
             log, waiting = _scan(path, name, known)
+            renamed = log.name != name and log.name not in names.values()
+            log = _without(log if renamed else replace(log, name=name), held)
+            if waiting:
+                unfinished[log.name] = waiting
+                log = _with_tail(log, path, waiting) if with_tails and waited.get(log.name) != waiting else log
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-        if waiting:
-            unfinished[name] = waiting
-        if log.slices:
-            renamed = log.name != name and log.name not in names.values()
-            files.append(_without(log if renamed else replace(log, name=name), held))
+        if log.all or log.tail:
+            files.append(log)
             places.append((log.name if renamed else raw_name, path))
     said = {redactor.name(name): path for name, path in find_outcomes(config).items()}
-    skipped = tuple(redactor.name(name) for name in skipped_files(config.paths, [*found.values(), *said.values()]))
+    skipped = tuple(redactor.name(name) for name in skipped_files(config.paths, [*found.values(), *said.values()], without))
     digests = {name: digest_file(path) for name, path in said.items()}
     return Snapshot(tuple(files), skipped, unfinished, outcomes=digests, places=tuple(places), outcome_places=said)
 
@@ -345,6 +365,12 @@ def _is_value(file: BinaryIO, begin: int, end: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _with_tail(log: LogSlices, path: Path, size: int) -> LogSlices:
+    begin, line = (log.all[-1].end, log.all[-1].next_line) if log.all else (0, 1)
+    with path.open("rb") as file:
+        return replace(log, tail=Slice(begin, begin + size, line, line, _digest(file, begin, begin + size)))
 
 
 def _without(log: LogSlices, held: Collection[str]) -> LogSlices:

@@ -43,11 +43,9 @@ class Spool:
             "CREATE TABLE parts (reader TEXT, id TEXT, raw BLOB, file TEXT, line INTEGER, start INTEGER, size INTEGER)"
         )
         self._rows: list[tuple[str, str, bytes, str, int, int, int]] = []
-        self.is_empty = True
 
     def add(self, reader: str, group: str, raw: bytes, stretch: Stretch) -> None:
         """Add a part of a group of this reader, which lies in a stretch of a log."""
-        self.is_empty = False
         self._rows.append((reader, group, raw, *stretch))
         if len(self._rows) >= ROWS_PER_WRITE:
             self._write()

@@ -12,7 +12,7 @@ from tests.tracewheel.gateway.test_serving import KEY, serving  # noqa: F401
 from tracewheel.config import IngestConfig
 from tracewheel.gateway.server import GatewayServer
 from tracewheel.gateway.serving_routes import serving_routes
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 
 
 def test_feedback_comes_by_the_ids_that_real_clients_hold(serving, tmp_path):  # noqa: F811

@@ -8,7 +8,7 @@ import pytest
 
 from tracewheel import ConfigError
 from tracewheel.config import IngestConfig
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 from tracewheel_graders.commands.judge_replies import COMMAND
 
 

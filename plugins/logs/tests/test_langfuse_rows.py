@@ -9,7 +9,7 @@ import pytest
 from tests.tracewheel.traces.readers.logged import read
 from tracewheel.config import IngestConfig
 from tracewheel.core.types import Trace
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 from tracewheel.traces.quarantine import Quarantined
 
 *ROWS, SCORE = map(json.loads, Path(__file__).with_name("langfuse_rows.jsonl").read_text().splitlines())

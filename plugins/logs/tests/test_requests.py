@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tracewheel.config import IngestConfig
 from tracewheel.core.types import Trace
 from tracewheel.curation.replayed_traces import superseded_traces
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 from tracewheel.traces.json_cutter import Piece
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tracewheel.traces.test_ingest_new import lines, run, stored
 from tracewheel.config import IngestConfig
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tracewheel.config import IngestConfig, RedactionConfig
 from tracewheel.gateway.conversation_log import ConversationLog
 from tracewheel.gateway.server import AppServer
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 from tracewheel.traces.redaction.redactor import Redactor
 from tracewheel_sources import receiver as module
 from tracewheel_sources.receiver import Receiver

@@ -12,7 +12,8 @@ from tracewheel.core.types import content_hash
 from tracewheel.curation.curate import curate
 from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.environments.recorded.build import build_recording
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 
 LOGS = Path(__file__).parents[3] / "data/traces/workspace.jsonl"
 # The tier of a recorded task is how many calls its shortest success makes.

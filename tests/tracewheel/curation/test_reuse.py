@@ -19,7 +19,7 @@ from tracewheel.curation.replayed_traces import replayed_rows
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.demo.deployed_logs import log_line
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 
 COUNTS = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 0, "min_attempts": 2}
 

@@ -22,7 +22,8 @@ from tracewheel.gateway.serving import Challenger, Served, ServingDoor
 from tracewheel.gateway.serving_routes import serving_routes
 from tracewheel.policy.adapters import PolicyRef
 from tracewheel.policy.loading import PolicyWeights
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 from tracewheel.traces.redaction.pseudonyms import identity_pseudonym
 
 KEY, OTHER = "a-key-of-the-tests", "another-key-of-tests"

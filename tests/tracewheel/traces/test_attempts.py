@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tracewheel.config import IngestConfig
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 
 SAID = [{"role": "user", "content": "Rome?"}, {"role": "assistant", "content": "Sunny."}]
 

@@ -13,7 +13,8 @@ import pytest
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.curation.contamination import read_benchmark
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 
 MIB = 1 << 20
 GOOD = json.dumps({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}]}) + "\n"

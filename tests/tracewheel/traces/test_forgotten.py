@@ -9,7 +9,8 @@ import pytest
 from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.traces.forgotten import FORGOTTEN_FILE, NOBODY, hash_of_identity, hash_of_record, read_forgotten
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 from tracewheel.traces.snapshot import Snapshot, take_snapshot
 
 

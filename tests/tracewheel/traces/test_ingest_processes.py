@@ -14,7 +14,7 @@ from tracewheel.config import IngestConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.traces import ingest as stage
 from tracewheel.traces import intake, parquet
-from tracewheel.traces.ingest import ingest_new
+from tracewheel.traces.incremental import ingest_new
 from tracewheel.traces.redaction.second_process import SecondProcess
 
 WORDS = [
@@ -64,10 +64,10 @@ def seconds(monkeypatch):
 
 def test_two_processes_store_the_same_bytes_as_one(tmp_path, seconds, monkeypatch):
     config = write_log(tmp_path / "log.jsonl", 120)
-    two = ingest_new(config, tmp_path / "two", records_per_commit=100)
+    two = ingest_new(config, tmp_path / "two")
     assert seconds[0]._process and seconds[0].pid is None, "it has not run, or has not ended"
     monkeypatch.setattr(stage, "LARGE", 1 << 60)
-    one = ingest_new(config, tmp_path / "one", records_per_commit=100)
+    one = ingest_new(config, tmp_path / "one")
     assert one == two and one["redacted"] and one["quarantined"] and one["duplicates"]
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert KEY not in str(contents(tmp_path / "two"))

@@ -11,7 +11,8 @@ from tracewheel.config.loading import load_ingest_config
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.traces.discovery import log_files
 from tracewheel.traces.forgotten import Forgotten, hash_of_identity
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 from tracewheel.traces.statements import conversation_of
 
 

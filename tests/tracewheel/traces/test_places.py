@@ -10,7 +10,8 @@ from tests.stretches import read_stretch
 from tracewheel.config import IngestConfig
 from tracewheel.core.fingerprint import digest_of
 from tracewheel.core.store import BESIDE, beside
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 from tracewheel.traces.ingested_folder import PLACES_FOLDER, TRACES_FOLDER
 from tracewheel.traces.places import read_places
 from tracewheel.traces.snapshot import Earlier, Links, take_snapshot

@@ -13,7 +13,8 @@ from tasks.stages.ingest import ingest_traces
 from tracewheel.config import IngestConfig, ReaderConfig, RetrainConfig
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.types import Trace
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.plugins import own_readers
 from tracewheel.traces.readers.reading import read_traces

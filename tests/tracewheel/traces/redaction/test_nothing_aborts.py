@@ -7,7 +7,8 @@ import pandas
 import pytest
 
 from tracewheel.config import IngestConfig, RedactionConfig
-from tracewheel.traces.ingest import ingest, ingest_new
+from tracewheel.traces.incremental import ingest_new
+from tracewheel.traces.ingest import ingest
 
 ORDINARY = [
     'Set api_key = "API_KEY" and go on.',
