@@ -39,6 +39,7 @@ PUBLIC = {
     "tasks.tracking.log_run": ("log_run",),
     "tasks.tracking.registry": ("fetch_registered", "find_champion"),
     "tasks.tracking.tracking": ("tracking_client",),
+    "tracewheel.chat.formats.base": ("ParsedCall", "ParsedTurn", "ToolFormat"),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.config": (
         "AuditSections",
