@@ -218,7 +218,9 @@ PUBLIC = {
     "tracewheel.scoring.rubric": ("success_of",),
     "tracewheel.scoring.score": ("read_scores", "score"),
     "tracewheel.scoring.verifiers": ("make_verifier", "verdict_of"),
+    "tracewheel.scoring.json_equality": ("at_pointer", "same_json"),
     "tracewheel.scoring.verifiers.base": (
+        "AnswerArgs",
         "EpisodeVerifier",
         "GradedVerifier",
         "Verifier",

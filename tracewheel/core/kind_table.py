@@ -124,7 +124,7 @@ WHEELS: dict[str, dict[str, str]] = {
     },
     "verifier": {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
-        **dict.fromkeys(("judge", "relative_judge"), GRADERS),
+        **dict.fromkeys(("budget", "json_equal", "judge", "length", "process_checks", "relative_judge", "sql_result"), GRADERS),
         "reward_model": LAB,
         **dict.fromkeys(("learnable", "majority"), SELFPLAY),
     },
