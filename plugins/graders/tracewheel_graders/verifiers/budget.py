@@ -24,10 +24,10 @@ class BudgetArgs(Strict):
 class BudgetVerifier:
     """What is left of the budget: 1 for an episode that costs nothing, 0 for one that uses a budget up.
 
-    >>> from tracewheel.environments.base import turn_messages
-    >>> from tracewheel import Task, episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {}, "budget", "t1")
-    >>> episode = episode_from(turn_messages(0, "pay", {"order": "K7"}, None), 0, {})
+    >>> call = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": '{"order": "K7"}'}}
+    >>> episode = episode_from([{"role": "assistant", "content": None, "tool_calls": [call]}], 0, {})
     >>> verdict = BudgetVerifier(BudgetArgs(turns=4, calls=2)).verify_episode(task, episode)
     >>> verdict.total, verdict.parts
     (0.5, {'turns': 0.75, 'calls': 0.5})

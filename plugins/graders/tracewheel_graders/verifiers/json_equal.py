@@ -28,7 +28,7 @@ class JsonEqualArgs(AnswerArgs):
 class JsonEqualVerifier:
     """1 where the answer is JSON that equals the goal's, types included.
 
-    >>> from tracewheel import Task, episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "chat", "rows", 1, "List them.", {}, {"answer": {"rows": [1, 2]}}, "json_equal", "t1")
     >>> episode = episode_from([{"role": "assistant", "content": '{"rows": [2, 1]}'}], 0, {})
     >>> verdict = JsonEqualVerifier(JsonEqualArgs(unordered=True)).verify_episode(task, episode)

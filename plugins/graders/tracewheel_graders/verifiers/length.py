@@ -34,7 +34,7 @@ class LengthArgs(Strict):
 class LengthVerifier:
     """1 for what is short, falling to 0 for what is long.
 
-    >>> from tracewheel import Task, episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "chat", "qa", 1, "Where?", {}, {}, "length", "t1")
     >>> episode = episode_from([{"role": "assistant", "content": "It is in Oslo, I think."}], 0, {})
     >>> LengthVerifier(LengthArgs(unit="words", target=4, limit=8)).verify_episode(task, episode).total

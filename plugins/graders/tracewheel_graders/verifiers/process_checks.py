@@ -97,7 +97,7 @@ class ProcessChecksArgs(Strict):
 class ProcessChecksVerifier:
     """The share of the checks that an episode passes; each is a part of the breakdown, 0 or 1.
 
-    >>> from tracewheel import Task, episode_from
+    >>> from tracewheel import episode_from
     >>> checks = [{"kind": "called", "name": "looked", "tool": "find"}, {"kind": "called", "name": "paid", "tool": "pay"}]
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {"checks": checks}, "process_checks", "t1")
     >>> call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"order": "K7"}'}}

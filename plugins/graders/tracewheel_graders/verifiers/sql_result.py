@@ -41,7 +41,7 @@ class SqlResultArgs(AnswerArgs):
 class SqlResultVerifier:
     """1 where the agent's query gives the rows of the right one.
 
-    >>> from tracewheel import Task, episode_from
+    >>> from tracewheel import episode_from
     >>> rows = {"orders": [{"id": 1, "paid": 20}, {"id": 2, "paid": 5}]}
     >>> goal = {"query": "SELECT id FROM orders WHERE paid > 10", "database": rows}
     >>> task = Task("t1", "chat", "sql", 1, "Which orders paid more than 10?", {}, goal, "sql_result", "t1")
