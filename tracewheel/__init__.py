@@ -39,6 +39,7 @@ PUBLIC = {
     "tasks.tracking.log_run": ("log_run",),
     "tasks.tracking.registry": ("fetch_registered", "find_champion"),
     "tasks.tracking.tracking": ("tracking_client",),
+    "tracewheel.chat.formats.base": ("ParsedCall", "ParsedTurn", "ToolFormat"),
     "tracewheel.chat.tokenizer": ("load_tokenizer",),
     "tracewheel.config": (
         "AuditSections",
@@ -217,7 +218,9 @@ PUBLIC = {
     "tracewheel.scoring.rubric": ("success_of",),
     "tracewheel.scoring.score": ("read_scores", "score"),
     "tracewheel.scoring.verifiers": ("make_verifier", "verdict_of"),
+    "tracewheel.scoring.json_equality": ("at_pointer", "same_json"),
     "tracewheel.scoring.verifiers.base": (
+        "AnswerArgs",
         "EpisodeVerifier",
         "GradedVerifier",
         "Verifier",

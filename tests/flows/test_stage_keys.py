@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tracewheel.config import load_config, load_stored_config
 from tracewheel.core import fingerprint
 from tracewheel.core.run_record import find_runs
 from tracewheel.core.store import FACTS
+from tracewheel.core.tool_formats import FORMATS
 from tracewheel.core.types import content_hash
 from tracewheel.gateway.dialects.dialect import DIALECTS
 
@@ -122,6 +124,18 @@ def test_a_dialect_counts_where_a_program_may_speak_it():
     counted = {stage: dialects & task.code_parts(programs).keys() for stage, task in TASKS.items()}
     assert {stage for stage, found in counted.items() if found == dialects} >= {"rollout", "evaluate", "collect"}
     assert all(found in (dialects, set()) for found in counted.values()) and not counted["update"]
+
+
+def test_a_tool_format_of_a_wheel_counts_where_it_is_used(monkeypatch):
+    module = pytest.importorskip("tracewheel_formats.mistral").__name__
+    monkeypatch.setitem(FORMATS.wheels, "own", EntryPoint("own", f"{module}:MistralFormat", FORMATS.group))
+    path = ROOT / "configs" / "tiny-short.yaml"
+    held = {}
+    for name in ("hermes", "auto", "own"):
+        config = load_config(path, [f"policy.tool_format={name}"])
+        held[name] = {stage for stage, task in TASKS.items() if module in task.code_parts(config)}
+    assert held["hermes"] == set() and held["own"] == held["auto"] >= {"warm_start", "rollout", "evaluate"}
+    assert not held["own"] & {"ingest", "curate"}
 
 
 HARNESS = {"command": [sys.executable, str(ROOT / "examples/openai_agent.py")], "preload": ["openai.resources.chat", "httpx"]}

@@ -17,6 +17,7 @@ from tracewheel.scoring.verifiers import episode_from, make_verifier
 BUILT_IN = {f"{sort} {name}": found for sort in ("environment", "verifier") for name, found in built_in()[sort].items()}
 OWN = ["examples.form_environment:Form", "examples.episode_verifier:Filled"]
 OWN += [f"examples.marketing_environment:{name}" for name in ("Marketing", "MarketingCheck")]
+OWN += ["tracewheel.chat.formats.base:ToolFormat"]
 FORM = "examples.form_environment:Form"
 
 

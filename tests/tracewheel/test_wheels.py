@@ -29,6 +29,7 @@ GROUPS = {
     "log_files": "log file",
     "readers": "reader",
     "sources": "source",
+    "tool_formats": "tool format",
     "stages": "section",
     "screens": "screen",
 }

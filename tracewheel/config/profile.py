@@ -23,7 +23,7 @@ from tracewheel.config.placement import (
 from tracewheel.config.rollout import EndpointConfig, RolloutConfig, SamplerConfig, TeacherConfig
 from tracewheel.config.wheel_sections import read_wheel_sections, stages_among
 from tracewheel.core.errors import ConfigError
-from tracewheel.core.kind_table import OWN_CLASS, give
+from tracewheel.core.kind_table import OWN_CLASS, give, how_to_get, naming_kinds
 from tracewheel.core.tool_formats import AUTO, FORMATS
 
 # Keys without a default, and the values that they take.
@@ -37,6 +37,10 @@ WITHOUT_DEFAULT = {
 def _tool_format(name: str) -> str:
     known = [AUTO, *FORMATS]
     if name not in known and ":" not in name:
+        if how := how_to_get("tool format", name):
+            if naming_kinds():
+                raise ValueError(f"tool format '{name}' is {how}")
+            return name
         raise ValueError(f"no tool format is called '{name}'; known: {', '.join(known)}, or your own as 'module:Class'")
     give(name)
     return name

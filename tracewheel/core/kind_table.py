@@ -103,7 +103,7 @@ def _given() -> list[str]:
 WORLDS, BRIDGES, LAB, LOGS = "tracewheel-worlds", "tracewheel-bridges", "tracewheel-lab", "tracewheel-logs"
 SOURCES, WEB, GRADERS = "tracewheel-sources", "tracewheel-web", "tracewheel-graders"
 PROMPTS, SCREENING, SELFPLAY = "tracewheel-prompts", "tracewheel-screening", "tracewheel-selfplay"
-SPOKEN = "tracewheel-dialects"
+SPOKEN, WRITTEN = "tracewheel-dialects", "tracewheel-formats"
 _LOG_FORMATS = (
     "acp", "agentdojo", "ai_studio", "amp", "anthropic", "antigravity", "atif", "autogen", "bedrock", "bfcl",
     "braintrust", "chat_lines", "chatgpt", "claude_code", "claude_export", "codex", "codex_exec", "copilot_cli",
@@ -124,7 +124,7 @@ WHEELS: dict[str, dict[str, str]] = {
     },
     "verifier": {
         **dict.fromkeys(("assistant", "check_script", "final_files", "harbor", "math", "patch_tests", "unit_tests"), WORLDS),
-        **dict.fromkeys(("judge", "relative_judge"), GRADERS),
+        **dict.fromkeys(("budget", "json_equal", "judge", "length", "process_checks", "relative_judge", "sql_result"), GRADERS),
         "reward_model": LAB,
         **dict.fromkeys(("learnable", "majority"), SELFPLAY),
     },
@@ -136,6 +136,7 @@ WHEELS: dict[str, dict[str, str]] = {
     "section": {"prompt": PROMPTS},
     "screen": {"screening": SCREENING},
     "source": dict.fromkeys(("az", "gs", "langfuse", "mlflow", "s3"), SOURCES),
+    "tool format": dict.fromkeys(("deepseek", "gpt_oss", "llama3_json", "mistral", "qwen3_coder"), WRITTEN),
     "world": {**dict.fromkeys(("assistant", "mixed", "retrieval"), WORLDS), "miniwob": WEB},
 }
 

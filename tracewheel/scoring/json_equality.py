@@ -93,8 +93,8 @@ def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any,
         yield path, before, after
 
 
-def at_pointer(value: Any, pointer: str) -> Any:
-    """The value at a JSON Pointer, `GONE` where there is none.
+def at_pointer(value: Any, pointer: str, absent: Any = GONE) -> Any:
+    """The value at a JSON Pointer, `absent` where there is none.
 
     Raises:
         ValueError: it is no pointer.
@@ -108,7 +108,7 @@ def at_pointer(value: Any, pointer: str) -> Any:
         elif isinstance(value, list) and key.isascii() and key.isdigit() and int(key) < len(value):
             value = value[int(key)]
         else:
-            return GONE
+            return absent
     return value
 
 

@@ -9,6 +9,7 @@ from tracewheel.chat import reference
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.chat.template_check import check_template
 from tracewheel.core.forks import ancestry
+from tracewheel.core.tool_formats import FORMATS as KNOWN
 from tracewheel.demo.chat_template import CHAT_TEMPLATE
 
 FORMATS = {"deepseek_v3": "deepseek", "llama3_1": "llama3_json", "gptoss": "gpt_oss"}
@@ -33,6 +34,8 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name fo
 def model(request, real_tokenizer):
     """A name and its tokenizer with its template."""
     tokenizer = real_tokenizer(request.param.split()[0])
+    if FORMATS.get(request.param, "hermes") not in KNOWN:
+        pytest.skip("needs the wheel formats")
     if request.param == "smollm2 with tools":
         tokenizer = copy.deepcopy(tokenizer)
         tokenizer.chat_template = CHAT_TEMPLATE

@@ -3,10 +3,12 @@
 import pytest
 import yaml
 
-from tracewheel.config import RetrainConfig, load_config, load_stored_config
+from tracewheel.config import PolicyConfig, RetrainConfig, load_config, load_stored_config
 from tracewheel.config.base import Count, Strict
 from tracewheel.config.wheel_sections import STAGES
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.kind_table import naming_nothing
+from tracewheel.core.tool_formats import FORMATS
 
 
 class Settings(Strict):
@@ -57,3 +59,13 @@ def test_a_stored_run_is_read_without_its_wheels(profile):
     profile.write_text(yaml.safe_dump(values | {"polsh": {}}))
     with pytest.raises(ConfigError, match="polsh: no such key"):
         load_stored_config(profile.parent)
+
+
+def test_a_tool_format_without_its_wheel_is_refused_in_a_profile_and_not_in_a_stored_one(monkeypatch):
+    monkeypatch.setitem(vars(FORMATS), "wheels", {})
+    with pytest.raises(ValueError, match="tool format 'mistral' is not installed: pip install tracewheel-formats"):
+        PolicyConfig(tool_format="mistral")
+    with naming_nothing():
+        assert PolicyConfig(tool_format="mistral").tool_format == "mistral"
+    with pytest.raises(ValueError, match="no tool format is called 'morse'; known: auto, hermes, pythonic"):
+        PolicyConfig(tool_format="morse")

@@ -14,54 +14,25 @@ SECONDS = 15.0
 SMALL = [number * (2**61 - 1) for number in range(-3, 4)]  # that fit into 64 bits
 LONG = "a" * 400_000
 DEEP = "[" * 100_000 + "]" * 100_000
-TABLES = {"t": [{"a": 1}]}
-NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000)"
-TEXT = "replace(hex(zeroblob(49000)), '00', 'aa')"
-
-
-def doubled(levels):
-    parts = ["a0 AS (SELECT 1 AS x)", *(f"a{n} AS (SELECT p.x FROM a{n - 1} p, a{n - 1} q)" for n in range(1, levels))]
-    return f"WITH {', '.join(parts)} SELECT count(*) FROM a{levels - 1}"
 
 
 def json_list(count, shift=0.0):
     return [{"n": [number + shift]} for number in range(count)]
 
 
-def slow(*row):
-    return pytest.param(*row, marks=pytest.mark.slow)
-
-
-SQL = {"query": "SELECT 7", "database": TABLES}
-
 # Verifier, arguments, goal, what the agent said.
 TEXTS = [
     ("exact_match", {}, {"answer": "A"}, LONG),
     ("exact_match", {"normalise": ["squad"]}, {"answer": "A"}, ", the! " * 50_000),
     ("exact_match", {"normalise": ["squad"]}, {"answer": "A"}, "the"),
-    ("json_equal", {}, {"answer": [1]}, DEEP),
-    ("json_equal", {}, {"answer": [1]}, "9" * 100_000),
-    ("json_equal", {}, {"answer": [1]}, json.dumps(SMALL * 20_000)),
-    ("json_equal", {"unordered": True}, {"answer": json_list(3000)}, json.dumps(json_list(3000, 1))),
-    slow("json_equal", {"unordered": True, "tolerance": 9e3}, {"answer": [*json_list(2999), 1]}, json.dumps(json_list(3000))),
-    ("json_equal", {"unordered": True, "tolerance": 0.1}, {"answer": list(range(3000))}, json.dumps([0] * 3000)),
-    ("sql_result", {}, SQL, f"{NUMBERS} SELECT {TEXT} FROM n LIMIT 9000"),
-    slow("sql_result", {}, SQL, f"{NUMBERS} SELECT {TEXT} || i FROM n ORDER BY 1"),
-    slow("sql_result", {}, SQL, f"{NUMBERS} SELECT sum(instr({TEXT}, i)) FROM n"),
-    ("sql_result", {}, SQL, f"SELECT {TEXT} LIKE '%' || {TEXT} || 'b'"),
-    ("sql_result", {}, SQL, doubled(18)),
-    ("sql_result", {}, SQL, f"{NUMBERS} SELECT i * 0 + 2305843009213693951 FROM n LIMIT 9999"),
-    ("sql_result", {}, SQL, "(" * 19_000),
     ("regex", {"pattern": "(a+)+b"}, {}, LONG),
     ("regex", {"pattern": "a"}, {}, "\ud800"),
     ("format", {"json_schema": {"type": "string", "pattern": "^(a|a)+b$"}}, {}, json.dumps("a" * 40)),
     ("format", {"json_schema": {"type": "array", "uniqueItems": True}}, {}, json.dumps([*json_list(9000), 1, 1.0])),
     ("format", {"json_schema": {"type": "object"}}, {}, DEEP),
     ("format", {"tags": ["a", "b"]}, {}, "<a>" * 100_000),
-    ("length", {"target": 10, "limit": 20, "unit": "characters"}, {}, LONG),
     ("answer_match", {}, {"answers": ["A"]}, LONG),
     ("state_diff", {}, {"required": [{"path": "/answer", "to": "A"}]}, DEEP),
-    ("process_checks", {}, {"checks": [{"kind": "state", "name": "a", "path": "/answer", "equals": "A"}]}, LONG),
     ("recorded", {}, {"references": [[{"key": "a"}, {"key": "b"}]]}, LONG),
     ("tool_use", {"tools": ["a"]}, {}, LONG),
 ]  # fmt: skip

@@ -19,6 +19,18 @@ class ParsedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     malformed: str = ""
 
+    @classmethod
+    def from_json(cls, value: Any, keys: Sequence[str] = ("arguments",), *, needs_arguments: bool = False) -> ParsedCall:
+        """The call that a JSON object is: it has a `name` and, under one of `keys`, its arguments."""
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            return cls(malformed='no "name"')
+        given = next((key for key in keys if key in value), None)
+        if given is None:
+            return cls(malformed=f'no "{keys[0]}"') if needs_arguments else cls(value["name"])
+        if not isinstance(value[given], dict):
+            return cls(malformed=f'"{given}" is not an object')
+        return cls(value["name"], value[given])
+
 
 @dataclass(frozen=True)
 class ParsedTurn:
@@ -32,16 +44,31 @@ class ParsedTurn:
 class ToolFormat(ABC):
     """A tool-call format. Implementations take no arguments and keep no state.
 
+    >>> class Shouted(ToolFormat):
+    ...     def parse(self, text, tools=()):
+    ...         thinking, text = self.split_thinking(text)
+    ...         name, called, said = text.partition("!")
+    ...         return ParsedTurn(said, [ParsedCall(name)], thinking) if called else ParsedTurn(text, [], thinking)
+    ...
+    ...     def render(self, calls):
+    ...         return self.checked(calls, "".join(f"{call.name}!" for call in calls))
+    >>> Shouted().parse(Shouted().render([ParsedCall("look")]))
+    ParsedTurn(content='', calls=[ParsedCall(name='look', arguments={}, malformed='')], thinking='')
+
+    A wheel names its class as an entry point of `tracewheel.tool_formats`; your own is `policy.tool_format: module:Class`.
+
     Attributes:
         REPLY_FRAMES: Texts that frame a tool's reply.
         CALL_FRAMES: Texts that frame a call.
         END_TOKENS: Tokens that may end a turn of this format, besides the one that the chat template writes.
+        THINKING_TAGS: What a policy writes around its thinking.
         THINKING_KEY: The key of an assistant message in which this format's templates look for its thinking.
     """
 
     REPLY_FRAMES: ClassVar[tuple[str, ...]] = ()
     CALL_FRAMES: ClassVar[tuple[str, ...]] = ()
     END_TOKENS: ClassVar[tuple[str, ...]] = ()
+    THINKING_TAGS: ClassVar[tuple[str, str]] = (THINK_OPEN, THINK_CLOSE)
     THINKING_KEY: ClassVar[str] = "reasoning_content"
 
     @abstractmethod
@@ -59,6 +86,20 @@ class ToolFormat(ABC):
         Raises:
             UnwritableCallError: the format cannot write a name or an argument.
         """
+
+    def split_thinking(self, text: str, calls: str | None = None) -> tuple[str, str]:
+        """Split a turn into (thinking, rest) at `THINKING_TAGS`; `calls` is the text that begins a call."""
+        return split_thinking(text, calls, self.THINKING_TAGS)
+
+    def checked(self, calls: Sequence[ParsedCall], text: str, tools: Sequence[dict[str, Any]] = ()) -> str:
+        """Give `text` back if the format reads `calls` from it, offered `tools`.
+
+        Raises:
+            UnwritableCallError: it reads something else.
+        """
+        if self.parse(text, tools) != ParsedTurn("", list(calls)):
+            raise UnwritableCallError(f"{type(self).__name__} cannot write a name or an argument of these calls")
+        return text
 
 
 class UnwritableCallError(ValueError):
@@ -80,38 +121,6 @@ def split_thinking(text: str, calls: str | None = None, tags: tuple[str, str] = 
     if closed and opening not in head and not (calls and calls in head):
         return head.strip(), rest
     return "", text
-
-
-def check_readable(made: ToolFormat, calls: Sequence[ParsedCall], text: str) -> str:
-    """Give `text` back if the format reads `calls` from it.
-
-    Raises:
-        UnwritableCallError: it reads something else.
-    """
-    if made.parse(text) != ParsedTurn("", list(calls)):
-        raise UnwritableCallError(f"{type(made).__name__} cannot write a name or an argument of these calls")
-    return text
-
-
-def joined(pieces: Sequence[str]) -> str:
-    """The free text of a turn from the pieces around its calls."""
-    return "".join(pieces).strip()
-
-
-def malformed(reason: str) -> ParsedCall:
-    return ParsedCall(malformed=reason)
-
-
-def named_call(value: Any, keys: Sequence[str] = ("arguments",), *, needs_arguments: bool = False) -> ParsedCall:
-    """A call from a JSON object with a name and, under one of `keys`, its arguments."""
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return malformed('no "name"')
-    given = next((key for key in keys if key in value), None)
-    if given is None:
-        return malformed(f'no "{keys[0]}"') if needs_arguments else ParsedCall(value["name"])
-    if not isinstance(value[given], dict):
-        return malformed(f'"{given}" is not an object')
-    return ParsedCall(value["name"], value[given])
 
 
 def skip_space(text: str, at: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel.chat.formats import AUTO, FORMATS, ParsedCall, ParsedTurn, ToolFormat, make_format
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.kind_table import WHEELS, how_to_get
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -130,9 +131,11 @@ def detect_format(tokenizer: PreTrainedTokenizerBase, formats: dict[str, ToolFor
         turns.append(turn)
     written = next((turn for turn in turns if _CALL.name in turn), None)
     if written is not None:
+        absent = [each for each in WHEELS["tool format"] if each not in formats]
+        more = f"; the wheel formats knows {', '.join(absent)}, {how_to_get('tool format', absent[0])}" if absent else ""
         raise ConfigError(
             f"the chat template of {name} writes calls in a format that is not known: {written.strip()[:200]!r}; set "
-            f"policy.tool_format to one of {', '.join(formats)}, or to your own as 'module:Class', or {_GIVE_ONE}"
+            f"policy.tool_format to one of {', '.join(formats)}, or to your own as 'module:Class', or {_GIVE_ONE}{more}"
         )
     because = "" if turns else f" ({errors[0]})"
     raise ConfigError(f"the chat template of {name} writes no tool calls{because}; {_GIVE_ONE}")

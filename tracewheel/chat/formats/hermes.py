@@ -15,16 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import (
-    ParsedCall,
-    ParsedTurn,
-    ToolFormat,
-    joined,
-    malformed,
-    named_call,
-    skip_space,
-    split_thinking,
-)
+from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, skip_space
 from tracewheel.core.strict_json import read_json_at
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -38,13 +29,13 @@ class HermesFormat(ToolFormat):
     END_TOKENS = ("<|im_end|>",)
 
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
-        thinking, text = split_thinking(text, OPEN)
+        thinking, text = self.split_thinking(text, OPEN)
         pieces, calls, at = [], [], 0
         while (start := text.find(OPEN, at)) >= 0:
             pieces.append(text[at:start])
             call, at = _read_block(text, start + len(OPEN))
             calls.append(call)
-        return ParsedTurn(joined([*pieces, text[at:]]), calls, thinking)
+        return ParsedTurn("".join([*pieces, text[at:]]).strip(), calls, thinking)
 
     def render(self, calls: Sequence[ParsedCall]) -> str:
         return "\n".join(
@@ -59,12 +50,12 @@ def _read_block(text: str, at: int) -> tuple[ParsedCall, int]:
         value, end = read_json_at(text, skip_space(text, at))
         end = skip_space(text, end)
         if text.startswith(CLOSE, end):
-            return named_call(value), end + len(CLOSE)
+            return ParsedCall.from_json(value), end + len(CLOSE)
     except ValueError:
         pass
     reopened = text.find(OPEN, at)
     limit = reopened if reopened >= 0 else len(text)
     close = text.find(CLOSE, at, limit)
     if close < 0:
-        return malformed(f"{OPEN} without {CLOSE}"), limit
-    return malformed("not JSON"), close + len(CLOSE)
+        return ParsedCall(malformed=f"{OPEN} without {CLOSE}"), limit
+    return ParsedCall(malformed="not JSON"), close + len(CLOSE)

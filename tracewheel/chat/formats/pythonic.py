@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, check_readable, malformed
+from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat
 from tracewheel.core.strict_json import check_json, parse_python
 
 START, STOP = "<|python_start|>", "<|python_end|>"
@@ -42,7 +42,7 @@ class PythonicFormat(ToolFormat):
         written = ", ".join(
             f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})" for call in calls
         )
-        return check_readable(self, calls, f"[{written}]")
+        return self.checked(calls, f"[{written}]")
 
 
 def _read_list(body: str) -> list[ParsedCall]:
@@ -51,25 +51,25 @@ def _read_list(body: str) -> list[ParsedCall]:
             warnings.simplefilter("ignore")  # of escapes such as \d
             expression = parse_python(body, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return [malformed("not Python")]
+        return [ParsedCall(malformed="not Python")]
     if not isinstance(expression, ast.List) or not expression.elts:
-        return [malformed("no list of calls")]
+        return [ParsedCall(malformed="no list of calls")]
     return [_read_call(node) for node in expression.elts]
 
 
 def _read_call(node: ast.expr) -> ParsedCall:
     if not isinstance(node, ast.Call):
-        return malformed("not a call")
+        return ParsedCall(malformed="not a call")
     name = _dotted(node.func)
     if name is None:
-        return malformed("no name")
+        return ParsedCall(malformed="no name")
     if node.args or any(keyword.arg is None for keyword in node.keywords):
-        return malformed("an argument without a name")
+        return ParsedCall(malformed="an argument without a name")
     try:
         arguments = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
         check_json(arguments)
     except ValueError as error:
-        return malformed(str(error))
+        return ParsedCall(malformed=str(error))
     return ParsedCall(name, arguments)
 
 

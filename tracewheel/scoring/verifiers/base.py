@@ -195,6 +195,26 @@ class AnswerArgs(Strict):
             raise ValueError("key: with place 'state' it is a JSON Pointer, as in /answer")
         return self
 
+    def answer(self, episode: Episode, absent: Any = GONE) -> Any:
+        """The agent's answer; `absent` where it gave none."""
+        if self.place == "state":
+            return at_pointer(episode.final_state, self.key, absent)
+        if self.place == "call":
+            tool, _, name = self.key.partition(".")
+            made = [call for call in episode.calls if call.name == tool and not call.malformed]
+            return made[-1].arguments.get(name, absent) if made else absent
+        return spoken(episode) or absent
+
+    def wanted(self, task: Task) -> Any:
+        """What the goal holds.
+
+        Raises:
+            KeyError: it has no such key; the episode stays unscored.
+        """
+        if self.gold not in task.goal:
+            raise KeyError(f"the task's goal has no '{self.gold}', which args.gold names")
+        return task.goal[self.gold]
+
 
 def spoken(episode: Episode) -> str:
     """What the agent said in its last turn, without thinking that was left in the text."""
@@ -204,28 +224,6 @@ def spoken(episode: Episode) -> str:
 def has_thinking(message: dict[str, Any]) -> bool:
     """Whether an assistant message has thinking, apart or in its text."""
     return any(message.get(key) for key in THINKING) or bool(split_thinking(message.get("content") or "")[0])
-
-
-def answer_of(args: AnswerArgs, episode: Episode) -> Any:
-    """The agent's answer; `GONE` where it gave none."""
-    if args.place == "state":
-        return at_pointer(episode.final_state, args.key)
-    if args.place == "call":
-        tool, _, name = args.key.partition(".")
-        made = [call for call in episode.calls if call.name == tool and not call.malformed]
-        return made[-1].arguments.get(name, GONE) if made else GONE
-    return spoken(episode) or GONE
-
-
-def gold_of(args: AnswerArgs, task: Task) -> Any:
-    """What the goal holds.
-
-    Raises:
-        KeyError: it has no such key; the episode stays unscored.
-    """
-    if args.gold not in task.goal:
-        raise KeyError(f"the task's goal has no '{args.gold}', which args.gold names")
-    return task.goal[args.gold]
 
 
 def shown(answer: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tracewheel.config.base import Strict
 from tracewheel.core.types import Task
 from tracewheel.scoring.json_equality import GONE, same_json
-from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
+from tracewheel.scoring.verifiers.base import AnswerArgs, shown
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -139,7 +139,7 @@ class ExactMatchVerifier:
         self._args = args or ExactMatchArgs()
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        wanted, answer = gold_of(self._args, task), answer_of(self._args, episode)
+        wanted, answer = self._args.wanted(task), self._args.answer(episode)
         accepted = wanted if isinstance(wanted, list) else [wanted]
         right = answer is not GONE and any(self._same(answer, one) for one in accepted)
         return Verdict(float(right), {"answered": float(answer is not GONE)}, shown(answer))

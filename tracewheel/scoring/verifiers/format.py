@@ -13,7 +13,7 @@ from tracewheel.config.base import Strict
 from tracewheel.core.strict_json import parse_json
 from tracewheel.core.types import Task, canonical_json
 from tracewheel.scoring.json_equality import GONE
-from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, has_thinking, shown, spoken
+from tracewheel.scoring.verifiers.base import AnswerArgs, has_thinking, shown, spoken
 from tracewheel.scoring.verifiers.episode import Episode, Verdict
 
 
@@ -55,8 +55,8 @@ class RegexVerifier:
         self._args = args or RegexArgs()
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        pattern = self._args.pattern if self._args.pattern is not None else gold_of(self._args, task)
-        answer = answer_of(self._args, episode)
+        pattern = self._args.pattern if self._args.pattern is not None else self._args.wanted(task)
+        answer = self._args.answer(episode)
         try:
             wanted = compiled(pattern)
         except ValueError as error:

@@ -1,59 +1,26 @@
 """The tool-call format of a template is found by rendering a call, in each dialect that templates want."""
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from tracewheel.chat.formats import FORMATS, ParsedCall
-from tracewheel.chat.formats.detection import Dialect, resolve_format, short_id
+from tests.tracewheel.chat.formats.contract import EACH, template, tokenizer_of
+from tracewheel.chat.formats import FORMATS, ParsedCall, make_format
+from tracewheel.chat.formats.detection import Dialect, detect_format, resolve_format, short_id
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
 
-TOOLS = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
-REPLIES = "{% elif m.role == 'tool' %}<r>{{ m.content }}</r>"
-EACH = "{% for call in m.tool_calls %}{% set f = call.function %}"
 WRITES = {
     "hermes": EACH + '<tool_call>\n{"name": "{{ f.name }}", "arguments": {{ f.arguments | tojson }}}\n</tool_call>{% endfor %}',
-    "llama3_json": EACH + '{"name": "{{ f.name }}", "parameters": {{ f.arguments | tojson }}}{% endfor %}',
-    "qwen3_coder": EACH
-    + "<tool_call>\n<function={{ f.name }}>\n{% for k, v in f.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n"
-    "{% endfor %}</function>\n</tool_call>{% endfor %}",
-    "mistral": EACH + "[TOOL_CALLS]{{ f.name }}[ARGS]{{ f.arguments | tojson }}{% endfor %}",
-    "deepseek": "<｜tool▁calls▁begin｜>" + EACH + "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{ f.name }}\n```json\n"
-    "{{ f.arguments | tojson }}\n```<｜tool▁call▁end｜>{% endfor %}<｜tool▁calls▁end｜>",
-    "gpt_oss": EACH + "<|channel|>commentary to=functions.{{ f.name }} <|constrain|>json<|message|>{{ f.arguments | tojson }}"
-    "{% endfor %}",
     "pythonic": "[" + EACH + "{{ f.name }}({% for k, v in f.arguments | items %}{{ k }}='{{ v }}'{% endfor %}){% endfor %}]",
 }
 
 
-def template(writes, tools=TOOLS, replies=REPLIES):
-    return (
-        f"{tools}{{% for m in messages %}}{{% if m.tool_calls %}}<a>{writes}<|end|>{{% elif m.role == 'assistant' %}}"
-        f"<a>{{{{ m.content }}}}<|end|>{replies}{{% else %}}<u>{{{{ m.content }}}}{{% endif %}}{{% endfor %}}"
-        "{% if add_generation_prompt %}<a>{% endif %}"
-    )
-
-
-@pytest.fixture(scope="module")
-def tokenizer_of():
-    alphabet = {symbol: index for index, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-
-    def make(chat_template):
-        tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", chat_template=chat_template)
-
-    return make
-
-
 @pytest.mark.parametrize("name", WRITES)
-def test_the_format_of_a_template_is_found(tokenizer_of, name):
+def test_the_format_of_a_template_is_found(name):
     made, dialect = resolve_format(tokenizer_of(template(WRITES[name])), "auto")
     assert type(made) is FORMATS[name] and dialect == Dialect()
 
 
-def test_a_template_that_wants_text_arguments_no_words_and_short_ids_gets_them(tokenizer_of):
+def test_a_template_that_wants_text_arguments_no_words_and_short_ids_gets_them():
     wants = (
         "{% if m.content is not none %}{{ raise_exception('content') }}{% endif %}"
         + EACH
@@ -93,9 +60,16 @@ def test_a_reply_names_the_short_id_of_its_call():
     ],
     ids=["no calls", "raises", "no tools", "no replies", "replies raise", "another format"],
 )
-def test_a_template_without_tools_is_refused_with_what_to_set(tokenizer_of, chat_template, because):
+def test_a_template_without_tools_is_refused_with_what_to_set(chat_template, because):
     with pytest.raises(ConfigError, match=because):
         ChatRenderer(tokenizer_of(chat_template), "auto")
+
+
+def test_a_format_of_the_wheel_that_is_not_installed_is_told_where_it_is():
+    known = {name: make_format(name) for name in WRITES}
+    tokenizer = tokenizer_of(template("[TOOL_CALLS]" + EACH + "{{ f.name }}[ARGS]{{ f.arguments | tojson }}{% endfor %}"))
+    with pytest.raises(ConfigError, match="the wheel formats knows .*mistral.*, not installed: pip install tracewheel-formats"):
+        detect_format(tokenizer, known)
 
 
 def test_the_tiny_base_writes_hermes_with_the_same_ids(renderer):

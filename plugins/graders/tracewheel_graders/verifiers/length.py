@@ -7,10 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from tracewheel.config.base import Count, Strict
-from tracewheel.core.types import Task
-from tracewheel.scoring.verifiers.base import spoken
-from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel import Count, Episode, Strict, Task, Verdict, spoken
 
 
 class LengthArgs(Strict):
@@ -37,7 +34,7 @@ class LengthArgs(Strict):
 class LengthVerifier:
     """1 for what is short, falling to 0 for what is long.
 
-    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "chat", "qa", 1, "Where?", {}, {}, "length", "t1")
     >>> episode = episode_from([{"role": "assistant", "content": "It is in Oslo, I think."}], 0, {})
     >>> LengthVerifier(LengthArgs(unit="words", target=4, limit=8)).verify_episode(task, episode).total

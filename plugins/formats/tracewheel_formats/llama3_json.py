@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, joined, malformed, named_call, skip_space
-from tracewheel.core.strict_json import read_json_at
+from tracewheel import ParsedCall, ParsedTurn, ToolFormat, read_json_at
+from tracewheel_formats.space import skip_space
 
 TAG = "<|python_tag|>"
 _KEYS = ("parameters", "arguments")
@@ -49,7 +49,7 @@ class Llama3JsonFormat(ToolFormat):
                 at = following + 1
             else:
                 at = _next_call(text, following + 1, pieces)
-        return ParsedTurn(joined(pieces), calls)
+        return ParsedTurn("".join(pieces).strip(), calls)
 
     def render(self, calls: Sequence[ParsedCall]) -> str:
         return "; ".join(json.dumps({"name": call.name, "parameters": call.arguments}, ensure_ascii=False) for call in calls)
@@ -78,5 +78,5 @@ def _read_call(text: str, at: int) -> tuple[ParsedCall, int]:
     try:
         value, end = read_json_at(text, skip_space(text, at))
     except ValueError:
-        return malformed("not JSON"), len(text)
-    return named_call(value, _KEYS, needs_arguments=True), end
+        return ParsedCall(malformed="not JSON"), len(text)
+    return ParsedCall.from_json(value, _KEYS, needs_arguments=True), end

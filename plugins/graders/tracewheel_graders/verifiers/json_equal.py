@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from tracewheel.config.base import NotNegative
-from tracewheel.core.strict_json import parse_json
-from tracewheel.core.types import Task
-from tracewheel.scoring.json_equality import GONE, same_json
-from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
-from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from pydantic import Field
+
+from tracewheel import AnswerArgs, Episode, Task, Verdict, parse_json, same_json
 
 FENCE = "```"
+_NOTHING = object()  # no answer, or none that is JSON
 
 
 class JsonEqualArgs(AnswerArgs):
@@ -23,14 +21,14 @@ class JsonEqualArgs(AnswerArgs):
 
     ignore: tuple[str, ...] = ()
     unordered: bool = False
-    tolerance: NotNegative | None = None
+    tolerance: Annotated[float, Field(ge=0.0)] | None = None
     fenced: bool = False
 
 
 class JsonEqualVerifier:
     """1 where the answer is JSON that equals the goal's, types included.
 
-    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "chat", "rows", 1, "List them.", {}, {"answer": {"rows": [1, 2]}}, "json_equal", "t1")
     >>> episode = episode_from([{"role": "assistant", "content": '{"rows": [2, 1]}'}], 0, {})
     >>> verdict = JsonEqualVerifier(JsonEqualArgs(unordered=True)).verify_episode(task, episode)
@@ -51,10 +49,11 @@ class JsonEqualVerifier:
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
         args = self._args
-        wanted, answer = gold_of(args, task), answer_of(args, episode)
+        wanted, answer = args.wanted(task), args.answer(episode, _NOTHING)
         value, why = self._value(answer)
-        equal = value is not GONE and same_json(value, wanted, args.tolerance, args.unordered, args.ignore)
-        return Verdict(float(equal), {"json": float(value is not GONE), "equal": float(equal)}, shown(answer), why)
+        equal = value is not _NOTHING and same_json(value, wanted, args.tolerance, args.unordered, args.ignore)
+        parts = {"json": float(value is not _NOTHING), "equal": float(equal)}
+        return Verdict(float(equal), parts, "" if answer is _NOTHING else str(answer), why)
 
     def _value(self, answer: Any) -> tuple[Any, str]:
         if not isinstance(answer, str) or self._args.place != "text":
@@ -65,4 +64,4 @@ class JsonEqualVerifier:
         try:
             return parse_json(text), ""
         except ValueError as error:
-            return GONE, f"not JSON: {error}"
+            return _NOTHING, f"not JSON: {error}"

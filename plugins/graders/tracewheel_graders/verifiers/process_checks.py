@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from tracewheel.config.base import Count, Strict
-from tracewheel.core.types import Task
-from tracewheel.scoring.json_equality import GONE, at_pointer, same_json
-from tracewheel.scoring.verifiers.episode import Episode, EpisodeCall, Verdict
+from tracewheel import Count, Episode, EpisodeCall, Strict, Task, Verdict, at_pointer, same_json
+
+_NOTHING = object()
 
 
 class CallPattern(Strict):
@@ -65,8 +64,8 @@ class StateCheck(Strict):
     gone: bool = False
 
     def passed(self, episode: Episode) -> bool:
-        value = at_pointer(episode.final_state, self.path)
-        return value is GONE if self.gone else value is not GONE and same_json(value, self.equals)
+        value = at_pointer(episode.final_state, self.path, _NOTHING)
+        return value is _NOTHING if self.gone else value is not _NOTHING and same_json(value, self.equals)
 
 
 class TurnsCheck(Strict):
@@ -98,11 +97,12 @@ class ProcessChecksArgs(Strict):
 class ProcessChecksVerifier:
     """The share of the checks that an episode passes; each is a part of the breakdown, 0 or 1.
 
-    >>> from tracewheel.environments.base import turn_messages
-    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> from tracewheel import episode_from
     >>> checks = [{"kind": "called", "name": "looked", "tool": "find"}, {"kind": "called", "name": "paid", "tool": "pay"}]
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {"checks": checks}, "process_checks", "t1")
-    >>> episode = episode_from(turn_messages(0, "find", {"order": "K7"}, "K7 open"), 0, {})
+    >>> call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"order": "K7"}'}}
+    >>> reply = {"role": "tool", "tool_call_id": "c", "name": "find", "content": "K7 open"}
+    >>> episode = episode_from([{"role": "assistant", "content": None, "tool_calls": [call]}, reply], 0, {})
     >>> verdict = ProcessChecksVerifier().verify_episode(task, episode)
     >>> verdict.total, verdict.parts
     (0.5, {'looked': 1.0, 'paid': 0.0})

@@ -11,17 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import (
-    ParsedCall,
-    ParsedTurn,
-    ToolFormat,
-    joined,
-    malformed,
-    named_call,
-    skip_space,
-    split_thinking,
-)
-from tracewheel.core.strict_json import read_json_at
+from tracewheel import ParsedCall, ParsedTurn, ToolFormat, read_json_at
+from tracewheel_formats.space import skip_space
 
 CALLS, ARGS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 # A name, then the id of the call in some versions, then the mark of the arguments in some.
@@ -34,15 +25,16 @@ class MistralFormat(ToolFormat):
     REPLY_FRAMES = ("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]")
     CALL_FRAMES = (CALLS, ARGS, CALL_ID)
     END_TOKENS = ("</s>",)
+    THINKING_TAGS = ("[THINK]", "[/THINK]")
 
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
-        thinking, text = split_thinking(text, CALLS, ("[THINK]", "[/THINK]"))
+        thinking, text = self.split_thinking(text, CALLS)
         pieces, calls, at = [], [], 0
         while (start := text.find(CALLS, at)) >= 0:
             pieces.append(text[at:start])
             read, at = _read_calls(text, start + len(CALLS))
             calls += read
-        return ParsedTurn(joined([*pieces, text[at:]]), calls, thinking)
+        return ParsedTurn("".join([*pieces, text[at:]]).strip(), calls, thinking)
 
     def render(self, calls: Sequence[ParsedCall]) -> str:
         made = [{"name": call.name, "arguments": call.arguments} for call in calls]
@@ -54,16 +46,16 @@ def _read_calls(text: str, at: int) -> tuple[list[ParsedCall], int]:
     at = skip_space(text, at)
     head = None if text.startswith(("[", "{"), at) else _HEAD.match(text, at)
     if head is None and not text.startswith(("[", "{"), at):
-        return [malformed("no name with arguments")], _rest(text, at)
+        return [ParsedCall(malformed="no name with arguments")], _rest(text, at)
     try:
         value, end = read_json_at(text, head.end() if head else at)
     except ValueError:
-        return [malformed("not JSON")], _rest(text, at)
+        return [ParsedCall(malformed="not JSON")], _rest(text, at)
     if head:
         return [ParsedCall(head.group(1), value)], end
     if not isinstance(value, list):
-        return [named_call(value)], end
-    return [named_call(item) for item in value] or [malformed("no call in the array")], end
+        return [ParsedCall.from_json(value)], end
+    return [ParsedCall.from_json(item) for item in value] or [ParsedCall(malformed="no call in the array")], end
 
 
 def _rest(text: str, at: int) -> int:

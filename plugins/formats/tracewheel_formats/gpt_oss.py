@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import ParsedCall, ParsedTurn, ToolFormat, check_readable, malformed, skip_space
-from tracewheel.core.strict_json import read_json_at
+from tracewheel import ParsedCall, ParsedTurn, ToolFormat, read_json_at
+from tracewheel_formats.space import skip_space
 
 START, CHANNEL, CONSTRAIN, MESSAGE = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"
 END, CALL, RETURN = "<|end|>", "<|call|>", "<|return|>"
@@ -58,7 +58,7 @@ class GptOssFormat(ToolFormat):
             + json.dumps(call.arguments, ensure_ascii=False)
             for call in calls
         ]
-        return check_readable(self, calls, f"{CALL}{START}assistant".join(messages))
+        return self.checked(calls, f"{CALL}{START}assistant".join(messages))
 
 
 def _header(text: str, at: int) -> tuple[str, int]:
@@ -77,13 +77,13 @@ def _read_call(text: str, body: int, recipient: str) -> tuple[ParsedCall, int]:
     try:
         arguments, end = read_json_at(text, skip_space(text, body))
     except ValueError:
-        return malformed("not JSON"), _next_message(text, body)
+        return ParsedCall(malformed="not JSON"), _next_message(text, body)
     end = skip_space(text, end)
     if end < len(text) and not _STOP.match(text, end):
-        return malformed("something after the arguments"), _next_message(text, end)
+        return ParsedCall(malformed="something after the arguments"), _next_message(text, end)
     if not name:
-        return malformed("no name"), _next_message(text, end)
-    call = ParsedCall(name, arguments) if isinstance(arguments, dict) else malformed("arguments are not an object")
+        return ParsedCall(malformed="no name"), _next_message(text, end)
+    call = ParsedCall(name, arguments) if isinstance(arguments, dict) else ParsedCall(malformed="arguments are not an object")
     return call, _next_message(text, end)
 
 

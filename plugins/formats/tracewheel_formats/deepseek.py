@@ -15,17 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import (
-    ParsedCall,
-    ParsedTurn,
-    ToolFormat,
-    check_readable,
-    joined,
-    malformed,
-    skip_space,
-    split_thinking,
-)
-from tracewheel.core.strict_json import read_json_at
+from tracewheel import ParsedCall, ParsedTurn, ToolFormat, read_json_at
+from tracewheel_formats.space import skip_space
 
 BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
@@ -45,22 +36,22 @@ class DeepseekFormat(ToolFormat):
     END_TOKENS = ("<｜end▁of▁sentence｜>",)
 
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
-        thinking, text = split_thinking(text, CALL)
+        thinking, text = self.split_thinking(text, CALL)
         begin = text.find(BEGIN)
         start = begin + len(BEGIN) if begin >= 0 else text.find(CALL)
         if start < 0:
             return ParsedTurn(text.strip(), [], thinking)
         calls, at = _read_calls(text, start)
         if begin < 0:
-            calls = [malformed(f"{CALL} without {BEGIN}")] * len(calls)
+            calls = [ParsedCall(malformed=f"{CALL} without {BEGIN}")] * len(calls)
         before = text[: begin if begin >= 0 else start]
-        return ParsedTurn(joined([before, text[at:]]), calls, thinking)
+        return ParsedTurn("".join([before, text[at:]]).strip(), calls, thinking)
 
     def render(self, calls: Sequence[ParsedCall]) -> str:
         written = "".join(
             f"{CALL}{call.name}{SEPARATOR}{json.dumps(call.arguments, ensure_ascii=False)}{CALL_END}" for call in calls
         )
-        return check_readable(self, calls, f"{BEGIN}{written}{END}")
+        return self.checked(calls, f"{BEGIN}{written}{END}")
 
 
 def _read_calls(text: str, at: int) -> tuple[list[ParsedCall], int]:
@@ -69,36 +60,38 @@ def _read_calls(text: str, at: int) -> tuple[list[ParsedCall], int]:
     while True:
         at = skip_space(text, at)
         if text.startswith(END, at):
-            return calls or [malformed(f"{BEGIN} without a call")], at + len(END)
+            return calls or [ParsedCall(malformed=f"{BEGIN} without a call")], at + len(END)
         if not text.startswith(CALL, at):
             break
         call, at = _read_call(text, at + len(CALL))
         calls.append(call)
     if at == len(text) and calls:  # V3's own template leaves out the end after a single call
         return calls, at
-    return [*calls, malformed(f"something else than a call before {END}")], _after(text, END, at)
+    return [*calls, ParsedCall(malformed=f"something else than a call before {END}")], _after(text, END, at)
 
 
 def _read_call(text: str, at: int) -> tuple[ParsedCall, int]:
     separator = text.find(SEPARATOR, at, _limit(text, at))
     if separator < 0:
-        return malformed(f"{CALL} without {SEPARATOR}"), _limit(text, at)
+        return ParsedCall(malformed=f"{CALL} without {SEPARATOR}"), _limit(text, at)
     body = separator + len(SEPARATOR)
     fenced = _FENCED_NAME.match(text, body)
     name = (fenced.group(1) if fenced else text[at:separator]).strip()
     try:
         arguments, end = read_json_at(text, skip_space(text, fenced.end() if fenced else body))
     except ValueError:
-        return malformed("not JSON"), _after_call(text, body)
+        return ParsedCall(malformed="not JSON"), _after_call(text, body)
     end = skip_space(text, end)
     if fenced:
         end = skip_space(text, end + 3) if text.startswith("```", end) else end
     if not text.startswith(CALL_END, end):
-        return malformed(f"{CALL} without {CALL_END}"), _after_call(text, body)
+        return ParsedCall(malformed=f"{CALL} without {CALL_END}"), _after_call(text, body)
     end += len(CALL_END)
     if not name:
-        return malformed("no name"), end
-    return (ParsedCall(name, arguments) if isinstance(arguments, dict) else malformed("arguments are not an object")), end
+        return ParsedCall(malformed="no name"), end
+    return (
+        ParsedCall(name, arguments) if isinstance(arguments, dict) else ParsedCall(malformed="arguments are not an object")
+    ), end
 
 
 def _limit(text: str, at: int) -> int:

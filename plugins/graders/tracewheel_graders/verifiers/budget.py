@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from tracewheel.config.base import Count, Strict
-from tracewheel.core.types import Task
-from tracewheel.scoring.objectives import left_of
-from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel import Count, Episode, Strict, Task, Verdict
 
 
 class BudgetArgs(Strict):
@@ -27,10 +24,10 @@ class BudgetArgs(Strict):
 class BudgetVerifier:
     """What is left of the budget: 1 for an episode that costs nothing, 0 for one that uses a budget up.
 
-    >>> from tracewheel.environments.base import turn_messages
-    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> from tracewheel import episode_from
     >>> task = Task("t1", "shop", "pay", 1, "Pay it.", {}, {}, "budget", "t1")
-    >>> episode = episode_from(turn_messages(0, "pay", {"order": "K7"}, None), 0, {})
+    >>> call = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": '{"order": "K7"}'}}
+    >>> episode = episode_from([{"role": "assistant", "content": None, "tool_calls": [call]}], 0, {})
     >>> verdict = BudgetVerifier(BudgetArgs(turns=4, calls=2)).verify_episode(task, episode)
     >>> verdict.total, verdict.parts
     (0.5, {'turns': 0.75, 'calls': 0.5})
@@ -58,5 +55,5 @@ class BudgetVerifier:
             count = used[name]
             if count is None:
                 raise ValueError("the episode has no token ids to count: leave out args.tokens")
-            parts[name] = left_of(budget, count)
+            parts[name] = max(0.0, 1.0 - count / budget)
         return Verdict(min(parts.values()), parts)

@@ -21,17 +21,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracewheel.chat.formats.base import (
-    ParsedCall,
-    ParsedTurn,
-    ToolFormat,
-    UnwritableCallError,
-    joined,
-    malformed,
-    skip_space,
-    split_thinking,
-)
-from tracewheel.core.strict_json import parse_json
+from tracewheel import ParsedCall, ParsedTurn, ToolFormat, parse_json
+from tracewheel_formats.space import skip_space
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 FUNCTION, FUNCTION_END = "<function=", "</function>"
@@ -45,6 +36,7 @@ _OF_TYPE: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
+_TYPE_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
 class Qwen3CoderFormat(ToolFormat):
@@ -55,15 +47,11 @@ class Qwen3CoderFormat(ToolFormat):
     END_TOKENS = ("<|im_end|>",)
 
     def parse(self, text: str, tools: Sequence[dict[str, Any]] = ()) -> ParsedTurn:
-        thinking, text = split_thinking(text, FUNCTION)
+        thinking, text = self.split_thinking(text, FUNCTION)
         return _Reader(text, _properties(tools)).turn(thinking)
 
     def render(self, calls: Sequence[ParsedCall]) -> str:
-        text = "\n".join(map(_written, calls))
-        schemas = {(call.name, key): {"type": _type_name(value)} for call in calls for key, value in call.arguments.items()}
-        if _Reader(text, schemas).turn("") != ParsedTurn("", list(calls)):
-            raise UnwritableCallError("a call cannot be written in qwen3_coder: the format does not escape its tags")
-        return text
+        return self.checked(calls, "\n".join(map(_written, calls)), list(map(_typing, calls)))
 
 
 class _Reader:
@@ -79,7 +67,7 @@ class _Reader:
             pieces.append(text[at:start])
             call, at = self._block(start)
             calls.append(call)
-        return ParsedTurn(joined([*pieces, text[at:]]), calls, thinking)
+        return ParsedTurn("".join([*pieces, text[at:]]).strip(), calls, thinking)
 
     def _block(self, start: int) -> tuple[ParsedCall, int]:
         wrapped = self._text.startswith(OPEN, start)
@@ -89,9 +77,9 @@ class _Reader:
             end = skip_space(self._text, at)
             if self._text.startswith(CLOSE, end):
                 return call, end + len(CLOSE)
-            return (call if not wrapped else malformed(f"{OPEN} without {CLOSE}")), at
+            return (call if not wrapped else ParsedCall(malformed=f"{OPEN} without {CLOSE}")), at
         except _MalformedError as error:
-            return malformed(str(error)), self._after(start + 1)
+            return ParsedCall(malformed=str(error)), self._after(start + 1)
 
     def _function(self, at: int) -> tuple[ParsedCall, int]:
         name, at = self._tag(at, FUNCTION)
@@ -174,11 +162,10 @@ def _types(schema: Any) -> list[str]:
     return types
 
 
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-    return kinds.get(type(value), "string")
+def _typing(call: ParsedCall) -> dict[str, Any]:
+    """A tool that takes just the types of a call's arguments."""
+    properties = {key: {"type": _TYPE_NAMES.get(type(value), "string")} for key, value in call.arguments.items()}
+    return {"name": call.name, "parameters": {"properties": properties}}
 
 
 def _written(call: ParsedCall) -> str:

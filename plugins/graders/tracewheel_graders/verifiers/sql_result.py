@@ -7,11 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tracewheel.config.base import Count
-from tracewheel.core.types import Task
-from tracewheel.scoring.json_equality import GONE
-from tracewheel.scoring.verifiers.base import AnswerArgs, answer_of, gold_of, shown
-from tracewheel.scoring.verifiers.episode import Episode, Verdict
+from tracewheel import AnswerArgs, Count, Episode, Task, Verdict
 
 READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}
 # Their result differs from call to call, or they reach out of the database.
@@ -45,7 +41,7 @@ class SqlResultArgs(AnswerArgs):
 class SqlResultVerifier:
     """1 where the agent's query gives the rows of the right one.
 
-    >>> from tracewheel.scoring.verifiers.episode import episode_from
+    >>> from tracewheel import episode_from
     >>> rows = {"orders": [{"id": 1, "paid": 20}, {"id": 2, "paid": 5}]}
     >>> goal = {"query": "SELECT id FROM orders WHERE paid > 10", "database": rows}
     >>> task = Task("t1", "chat", "sql", 1, "Which orders paid more than 10?", {}, goal, "sql_result", "t1")
@@ -71,7 +67,7 @@ class SqlResultVerifier:
         self._args = args or SqlResultArgs()
 
     def verify_episode(self, task: Task, episode: Episode) -> Verdict:
-        answer, right = answer_of(self._args, episode), gold_of(self._args, task)
+        answer, right = self._args.answer(episode, ""), self._args.wanted(task)
         given = task.goal[self._args.database]
         ran, equal, why = [], [], ""
         for tables in given if isinstance(given, list) else [given]:
@@ -79,17 +75,17 @@ class SqlResultVerifier:
                 wanted = self._result(tables, right)
             except (sqlite3.Error, MemoryError, TypeError, AttributeError) as error:
                 raise ValueError(f"the goal's query or database: {error}") from error
-            if not isinstance(answer, str):
-                return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, shown(answer), "no query")
+            if not answer or not isinstance(answer, str):
+                return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, str(answer), "no query")
             try:
                 found = self._result(tables, answer)
             except (sqlite3.Error, MemoryError, ValueError) as error:
-                return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, shown(answer), f"the query failed: {error}")
+                return Verdict(0.0, {"runs": 0.0, "equal": 0.0}, answer, f"the query failed: {error}")
             ran.append(True)
             equal.append(found == wanted)
             why = why or ("" if equal[-1] else f"{len(found[1])} rows, {len(wanted[1])} are right")
         total = float(bool(ran) and all(equal))
-        return Verdict(total, {"runs": float(bool(ran)), "equal": total}, "" if answer is GONE else answer, why)
+        return Verdict(total, {"runs": float(bool(ran)), "equal": total}, str(answer), why)
 
     def _result(self, tables: dict[str, list[dict[str, Any]]], query: str) -> tuple[Any, list[Any]]:
         """Column names, where they count, and the rows, sorted where their order does not count."""

@@ -1,0 +1,1 @@
+"""Verifiers of answers and of what an episode did and cost, without a model."""
