@@ -3,64 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from tasks.tracking.client import bounded, make_client
-from tasks.tracking.shown import evaluations_of
-from tasks.tracking.traces import trace_id_of
-from tracewheel.config import load_stored_config
-from tracewheel.core.errors import DataError
-from tracewheel.core.run_record import RunRecord
-from tracewheel.operations.labels import Label, labels_of
-from tracewheel.report.finished_run import FinishedRun
+from tracewheel import DataError, FinishedRun, tracking_client
+from tracewheel_labels.labels import Label, labels_of
 
 NAME = "review"
 FROM = "tracewheel.label"
 
 
-@bounded
-def log_labels(record: RunRecord) -> dict[str, int]:
+def log_labels(run: FinishedRun, say: Callable[[str], None]) -> dict[str, int]:
     """Make the assessments of a run's traces those that its labels say; a second call changes nothing.
 
     Only trajectories that the run logged as traces have a place for them (`tracking.trace_episodes`); labels on others stay in
     the run's record.
+
+    Args:
+        run: It is complete.
+        say: Told what was brought to MLflow first.
 
     Returns:
         Counts: `logged` (new or changed), `unchanged`, `withdrawn`, and `without_trace`.
 
     Raises:
         DataError: the run has no MLflow run, because it is not complete.
-        MlflowAway: MLflow does not answer.
+        InfrastructureError: MLflow does not answer.
     """
     from mlflow.tracing.client import TracingClient
 
-    config = load_stored_config(record.path)
-    mlflow_run = str((record.summary or {}).get("mlflow_run") or "")
+    mlflow_run = str(run.summary.get("mlflow_run") or "")
     if not mlflow_run:
         raise DataError(
-            f"{record.path}: the run is not complete, or its MLflow run is not known; `tracewheel runs sync` delivers it"
+            f"{run.record.path}: the run is not complete, or its MLflow run is not known; `tracewheel runs sync` delivers it"
         )
-    labels = labels_of(record.path)
-    make_client(config.tracking.uri).get_run(mlflow_run)
-    client, counts = TracingClient(config.tracking.uri), Counter[str]()
-    policies = {entry.name: policy for entry, policy, _ in evaluations_of(FinishedRun(record))}
-    present = _traces_of(client, config.tracking, mlflow_run)
-    wanted: dict[str, dict[str, Label]] = {}
+    said: dict[tuple[str, str], dict[str, Label]] = {}
+    labels = labels_of(run.record.path)
     for label in labels:
-        trace = trace_id_of(mlflow_run, policies.get(label.entry, ""), label.trajectory)
-        if trace in present and label.part == "greedy":
-            wanted.setdefault(trace, {})[label.who] = label
-        else:
-            counts["without_trace"] += 1
-    for trace, info in present.items():
-        counts.update(_settle(client, trace, info, wanted.get(trace, {})))
+        if label.part == "greedy":
+            said.setdefault((label.entry, label.trajectory), {})[label.who] = label
+    counts, found = Counter[str](), set()
+    with tracking_client(run.config, "labels", say) as client:
+        tracing = TracingClient(run.config.tracking.uri)
+        for trace in _traces_of(tracing, client.get_run(mlflow_run).info.experiment_id, mlflow_run):
+            place = str(trace.tags.get("entry")), str(trace.tags.get("trajectory"))
+            found |= {(*place, who) for who in said.get(place, {})}
+            counts.update(_settle(tracing, trace, said.get(place, {})))
+    counts["without_trace"] = sum((one.entry, one.trajectory, one.who) not in found for one in labels)
     return {name: counts[name] for name in ("logged", "unchanged", "withdrawn", "without_trace")}
 
 
-def _traces_of(client: Any, settings: Any, mlflow_run: str) -> dict[str, Any]:
-    """The traces of an MLflow run: id to what is known of each."""
-    experiment = make_client(settings.uri).get_run(mlflow_run).info.experiment_id
-    found: dict[str, Any] = {}
+def _traces_of(client: Any, experiment: str, mlflow_run: str) -> list[Any]:
+    """What is known of the traces of an MLflow run."""
+    found: list[Any] = []
     token = None
     while True:
         page = client.search_traces(
@@ -70,27 +65,27 @@ def _traces_of(client: Any, settings: Any, mlflow_run: str) -> dict[str, Any]:
             include_spans=False,
             page_token=token,
         )
-        found |= {trace.info.trace_id: trace.info for trace in page}
+        found += [trace.info for trace in page]
         token = page.token
         if not token:
             return found
 
 
-def _settle(client: Any, trace: str, info: Any, wanted: dict[str, Label]) -> Counter[str]:
+def _settle(client: Any, trace: Any, wanted: dict[str, Label]) -> Counter[str]:
     """Log what people say of one trace, and take back what they no longer say."""
     counts: Counter[str] = Counter()
-    known = {one.source.source_id: one for one in info.assessments if one.name == NAME and _is_ours(one)}
+    known = {one.source.source_id: one for one in trace.assessments if one.name == NAME and _is_ours(one)}
     for who, label in wanted.items():
         old = known.pop(who, None)
         if old is not None and (old.feedback.value, old.rationale or "") == (label.label, label.note):
             counts["unchanged"] += 1
             continue
         if old is not None:
-            client.delete_assessment(trace, old.assessment_id)
-        client.log_assessment(trace, _feedback(trace, label))
+            client.delete_assessment(trace.trace_id, old.assessment_id)
+        client.log_assessment(trace.trace_id, _feedback(trace.trace_id, label))
         counts["logged"] += 1
     for gone in known.values():
-        client.delete_assessment(trace, gone.assessment_id)
+        client.delete_assessment(trace.trace_id, gone.assessment_id)
         counts["withdrawn"] += 1
     return counts
 
