@@ -15,10 +15,11 @@ COPY configs configs
 COPY data/base data/base
 COPY plugins/dialects plugins/dialects
 COPY plugins/forgetting plugins/forgetting
+COPY plugins/labels plugins/labels
 COPY plugins/logs plugins/logs
 COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/logs ./plugins/projects ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/labels ./plugins/logs ./plugins/projects ./plugins/screening
 
 COPY data/traces data/traces
 

@@ -16,7 +16,7 @@ FROM = "tracewheel.label"
 def log_labels(run: FinishedRun, say: Callable[[str], None]) -> dict[str, int]:
     """Make the assessments of a run's traces those that its labels say; a second call changes nothing.
 
-    Only trajectories that the run logged as traces have a place for them (`tracking.trace_episodes`); labels on others stay in
+    Only trajectories that the run logged as traces have a place for them (`tracking.traces_per_evaluation`); labels on others stay in
     the run's record.
 
     Args:
@@ -40,16 +40,16 @@ def log_labels(run: FinishedRun, say: Callable[[str], None]) -> dict[str, int]:
     said: dict[tuple[str, str], dict[str, Label]] = {}
     labels = labels_of(run.record.path)
     for label in labels:
-        if label.part == "greedy":
+        if label.part == "greedy":  # no other episodes are traces
             said.setdefault((label.entry, label.trajectory), {})[label.who] = label
-    counts, found = Counter[str](), set()
+    counts, placed = Counter[str](), set()
     with tracking_client(run.config, "labels", say) as client:
         tracing = TracingClient(run.config.tracking.uri)
         for trace in _traces_of(tracing, client.get_run(mlflow_run).info.experiment_id, mlflow_run):
             place = str(trace.tags.get("entry")), str(trace.tags.get("trajectory"))
-            found |= {(*place, who) for who in said.get(place, {})}
+            placed |= set(said.get(place, {}).values())
             counts.update(_settle(tracing, trace, said.get(place, {})))
-    counts["without_trace"] = sum((one.entry, one.trajectory, one.who) not in found for one in labels)
+    counts["without_trace"] = len(set(labels) - placed)
     return {name: counts[name] for name in ("logged", "unchanged", "withdrawn", "without_trace")}
 
 
