@@ -16,8 +16,8 @@ FROM = "tracewheel.label"
 def log_labels(run: FinishedRun, say: Callable[[str], None]) -> dict[str, int]:
     """Make the assessments of a run's traces those that its labels say; a second call changes nothing.
 
-    Only trajectories that the run logged as traces have a place for them (`tracking.traces_per_evaluation`); labels on others stay in
-    the run's record.
+    Only trajectories that the run logged as traces have a place for them (`tracking.traces_per_evaluation`); labels on others
+    stay in the run's record.
 
     Args:
         run: It is complete.
