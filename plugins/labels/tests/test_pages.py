@@ -1,7 +1,9 @@
 """Labels by the dashboard's forms: kept where they belong, shown, and none of a forged form."""
 
 import json
+import re
 import shutil
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,7 +18,7 @@ ACCESS = Access()
 
 @pytest.fixture
 def desk(shown, tmp_path):
-    """A dashboard over a copy, the record of a run in it, and the first lost trajectory of that run."""
+    """A dashboard over a copy, the record of a run in it, and a trajectory of that run."""
     work = tmp_path / "demo"
     shutil.copytree(shown, work, ignore=shutil.ignore_patterns(".dashboard*"))
     visitor = TestClient(create_app(Library([work]), ACCESS), base_url="http://127.0.0.1", follow_redirects=False)
@@ -86,13 +88,16 @@ def test_forms_of_other_sites_and_kinds_are_refused(desk):
 
 
 def test_the_queue_leads_to_the_form_which_keeps_why(desk):
-    visitor, record, where = desk
-    address = f"{of(record)}/episodes/{where['entry']}/{where['part']}/{where['trajectory']}?why=lost"
-    assert f'href="{address}"' in visitor.get(f"{of(record)}/review").text
+    visitor, record, _ = desk
+    address = re.findall(r'href="([^"]*)">Label</a>', visitor.get(f"{of(record)}/review").text)[0]
+    _, entry, part, trajectory = urlsplit(address).path.rsplit("/", 3)
+    assert address == f"{of(record)}/episodes/{entry}/{part}/{trajectory}?why=random", "nothing is lost in this run"
     page = visitor.get(address).text
-    assert 'name="why" value="lost"' in page and 'href="#label">Label it</a>' in page and 'value="withdrawn"' not in page
-    visitor.post(f"{of(record)}/label", data=form(where, why="lost"))
+    assert 'name="why" value="random"' in page and 'href="#label">Label it</a>' in page and 'value="withdrawn"' not in page
+    where = {"entry": entry, "part": part, "trajectory": trajectory}
+    assert visitor.post(f"{of(record)}/label", data=form(where, why="random")).status_code == 303
     assert 'value="withdrawn"' in visitor.get(address).text, "who labelled may take it back"
+    assert labels_of(record)[0].why == "random"
 
 
 def test_damaged_labels_are_named_on_the_pages_that_need_them(desk):
