@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -89,10 +90,8 @@ def test_a_run_that_is_not_complete_has_no_place_for_them(make_run):
 
 
 def test_the_command_counts_and_compares(shown, run_ids, tmp_path, capsys):
-    import shutil
-
     work = shutil.copytree(shown, tmp_path / "work", ignore=shutil.ignore_patterns(".dashboard*"))
-    record = work / run_ids[0]
+    record = work / run_ids[-1]
     lost = next(one for one in json.loads((record / "changes.json").read_text()) if one["change"] == "lost")
     entry, part, _ = lost["challenger"]["file"].split("/")
     add_label(record, Label(entry, part, lost["challenger"]["trajectory"], "wrong", "Ada", why="random"))
