@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tracewheel import Card, Command, FinishedRun, Grid, run_named
+from tracewheel import Card, Command, Grid
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         DataError: there is no such run, a line of its labels is damaged, or it has no MLflow run.
         InfrastructureError: MLflow does not answer.
     """
+    from tracewheel import FinishedRun, run_named
     from tracewheel_labels.labels import calibrate, counts, labels_of
     from tracewheel_labels.queue import scores_at
 
