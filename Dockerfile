@@ -16,10 +16,11 @@ COPY data/base data/base
 COPY plugins/dialects plugins/dialects
 COPY plugins/forgetting plugins/forgetting
 COPY plugins/formats plugins/formats
+COPY plugins/labels plugins/labels
 COPY plugins/logs plugins/logs
 COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/formats ./plugins/logs ./plugins/projects ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/formats ./plugins/labels ./plugins/logs ./plugins/projects ./plugins/screening
 
 COPY data/traces data/traces
 

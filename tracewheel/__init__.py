@@ -131,9 +131,10 @@ PUBLIC = {
     "tracewheel.curation.curated_folder": ("load_tasks",),
     "tracewheel.curation.probes": ("logged_solutions", "probe_task"),
     "tracewheel.curation.replayed_traces": ("replayed_rows",),
+    "tracewheel.dashboard.duck": ("select",),
     "tracewheel.dashboard.files": ("document_file", "write_audit_page", "write_page"),
     "tracewheel.dashboard.sources": ("sources_of",),
-    "tracewheel.dashboard.view": ("Ask", "Tab", "page"),
+    "tracewheel.dashboard.view": ("Ask", "Tab", "form", "page"),
     "tracewheel.demo.base_tokenizer": ("chat_pieces", "fixed_text"),
     "tracewheel.demo.deployed_logs": (
         "FIRST_EPISODE",
@@ -190,6 +191,7 @@ PUBLIC = {
     "tracewheel.learner.update_files": ("UpdateFiles",),
     "tracewheel.learner.warm_start.stage": ("warm_start",),
     "tracewheel.operations.batches": ("Batch", "LogPart", "screened_batches"),
+    "tracewheel.operations.plain_words": ("plain_words",),
     "tracewheel.policy.adapter_check": ("check_adapter_files",),
     "tracewheel.policy.adapters": (
         "PolicyRef",

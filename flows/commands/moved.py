@@ -52,6 +52,7 @@ WHEELS = {
     "prompt": "prompts",
     "relabel": "search",
     "replay": "search",
+    "runs labels": "labels",
     "runs reproduce": "lab",
     "runs worth": "lab",
     "sandbox": "worlds",

@@ -56,13 +56,6 @@ def out_option(parser: argparse.ArgumentParser, help: str = "folder to write; re
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
 
 
-def run_options(parser: argparse.ArgumentParser) -> None:
-    """A run, however it is named."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
-    says = "work folder in which ids are looked up (default: runs)"
-    parser.add_argument("--run-dir", default="runs", metavar="DIR", help=says)
-
-
 def profile_of(options: argparse.Namespace, *required: str, prefect: bool = False) -> RetrainConfig:
     """The profile that was named; and the environment is set for the libraries that are imported next.
 

@@ -67,7 +67,8 @@ def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int,
     missing: list[tuple[_Trace, dict[str, str]]] = []
     for trajectory in chosen:
         number = _number(target.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
-        tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id])
+        stored = {"entry": evaluation.name, "trajectory": trajectory.id}
+        tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id]) | stored
         trace = _Trace(number, trajectory, scores[trajectory.id], at * MILLISECOND)
         if trace.id in present:
             continue
@@ -78,13 +79,6 @@ def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int,
     for trace, tags in missing:
         client.start_trace(trace.info(target.experiment_id, target.mlflow_run_id, tags))
     return len(missing)
-
-
-def trace_id_of(mlflow_run_id: str, policy: str, trajectory: str) -> str:
-    """The id under which MLflow has a trajectory of an evaluation, if it was logged."""
-    from mlflow.tracing.utils import generate_mlflow_trace_id_from_otel_trace_id
-
-    return str(generate_mlflow_trace_id_from_otel_trace_id(_number(mlflow_run_id, policy, trajectory, bits=128)))
 
 
 @dataclass(frozen=True)

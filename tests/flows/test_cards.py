@@ -79,7 +79,6 @@ RESULTS = {
     "champion approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
     },
-    "runs labels": {"run_id": "abc", "labels": {"right": 1}, "agreement": [], "mlflow": {"without_trace": 1}},
     "dashboard": {"out": "run.html", "pages": ["Overview"], "bytes": 12},
     "runs sync": {"delivered": ["abc"], "waiting": 0},
     "runs gc": {

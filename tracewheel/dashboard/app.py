@@ -19,9 +19,8 @@ from tracewheel.dashboard import pages
 from tracewheel.dashboard.digests import Digests
 from tracewheel.dashboard.guard import Access, Forged, Guard
 from tracewheel.dashboard.library import Library, NotThere
-from tracewheel.dashboard.review import Decide
 from tracewheel.dashboard.run_rows import RunRows
-from tracewheel.dashboard.view import HERE, Desk, Page, respond, wheel_pages
+from tracewheel.dashboard.view import HERE, Decide, Desk, Form, Page, respond, wheel_pages
 
 
 def create_app(library: Library, access: Access | None = None, decide: Decide | None = None) -> Starlette:
@@ -34,10 +33,16 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
     """
     access = access or Access()
     modules = [importlib.import_module(f"{pages.__name__}.{found.name}") for found in pkgutil.iter_modules(pages.__path__)]
-    own = [value for module in modules for value in vars(module).values() if isinstance(value, Page)]
-    every = [*own, *wheel_pages()]
+    own = [value for module in modules for value in vars(module).values() if isinstance(value, Page | Form)]
+    found = [*own, *wheel_pages()]
+    forms = [one for one in found if isinstance(one, Form)]
+    every = [one for one in found if isinstance(one, Page) and not one.is_inset]
+    insets: dict[str, list[Page]] = {}
+    for one in found:
+        if isinstance(one, Page) and one.is_inset:
+            insets.setdefault(one.path, []).append(one)
     routes: list[BaseRoute] = [Route(one.path, one.answer) for one in every]
-    routes += [route for module in modules for route in getattr(module, "FORMS", ())]
+    routes += [Route(one.path, one.answer, methods=["POST"]) for one in forms]
     routes.append(Mount("/static", StaticFiles(directory=HERE / "static")))
     app = Starlette(
         routes=routes,
@@ -52,7 +57,7 @@ def create_app(library: Library, access: Access | None = None, decide: Decide | 
     tabs = {one.below_run: one.tab for *_, one in shown if one.is_of_run and one.tab}
     menu = {path: one.tab for _, path, one in shown if not one.is_of_run and one.tab}
     app.state.pages = {one.path: one for one in reversed(every)}  # the first of an address answers
-    app.state.desk = Desk(library, RunRows(library), Digests(library), access, decide, tabs, menu)
+    app.state.desk = Desk(library, RunRows(library), Digests(library), access, decide, tabs, menu, insets)
     return app
 
 

@@ -121,12 +121,6 @@ def trajectory_at(run: FinishedRun, name: str) -> tuple[Source, dict[str, Any]]:
     return source, one_trajectory(source, words[2])
 
 
-def has_trajectory(source: Source, trajectory: str) -> bool:
-    """Whether a source has a trajectory."""
-    query = "SELECT 1 FROM read_parquet(?) WHERE id = ? LIMIT 1"
-    return bool(select(query, [str(source.trajectories), trajectory], source.trajectories))
-
-
 def with_excerpts(place: Place, rows: Sequence[dict[str, Any]], words: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of a search with `excerpt`: text before, the words, text after. Empty where the store has lost the episode."""
     files = sorted({str(place.path / "store" / row["entry"] / row["part"] / TRAJECTORIES) for row in rows})

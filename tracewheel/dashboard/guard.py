@@ -159,5 +159,6 @@ def remembered(request: Request) -> str:
 def leads_to(where: str, who: str) -> Response:
     """The answer to a form that was taken: the page to look at, which a reload does not send again."""
     response = RedirectResponse(where, 303)
-    response.set_cookie(WHO, quote(who.strip()), httponly=True, samesite="strict", path="/", max_age=90 * 86_400)
+    if who.strip():
+        response.set_cookie(WHO, quote(who.strip()), httponly=True, samesite="strict", path="/", max_age=90 * 86_400)
     return response

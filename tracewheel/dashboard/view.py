@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,25 +12,30 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from tracewheel.core import clock
+from tracewheel.core.run_record import RunRecord
 from tracewheel.dashboard import charts
+from tracewheel.dashboard.guard import Access, leads_to, read_form, remembered
 from tracewheel.dashboard.text import FILTERS, finalize
 from tracewheel.report.finished_run import FinishedRun
 from tracewheel.report.results import label_of
 
 if TYPE_CHECKING:
     from tracewheel.dashboard.digests import Digests, Shelf
-    from tracewheel.dashboard.guard import Access
     from tracewheel.dashboard.library import Library
-    from tracewheel.dashboard.review import Decide
     from tracewheel.dashboard.run_rows import RunRow, RunRows
 
 HERE = Path(__file__).parent
 WHEELS = "tracewheel.pages"
 OF_RUN = "/runs/{place}/{run_id}"
 SHOWN = 100  # rows of a list on one page
+# Carries a decision out: run, decision, who, note; raises a TracewheelError where it cannot.
+Decide = Callable[[RunRecord, str, str, str], Any]
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Tab:
     """A page in the bar of every run, or of the dashboard where its address is not below a run's.
 
     Attributes:
-        label: Its name.
-        key: Leads there after "g".
+        label: Its name; of an inset, that of the button which leads to it.
+        key: Leads there after "g"; of an inset, the id of its element.
         place: In the bar.
         in_file: Whether it is part of a run's report.
     """
@@ -66,6 +71,7 @@ class Desk:
         decide: Carries out the decision on a promotion that waits; None where pages name the command instead.
         tabs: The bar of a run: path below the run's address to its tab.
         menu: What wheels add to the bar of the dashboard: address to its tab.
+        insets: Address of a page to what wheels show within it.
     """
 
     library: Library
@@ -75,6 +81,7 @@ class Desk:
     decide: Decide | None
     tabs: dict[str, Tab]
     menu: dict[str, Tab]
+    insets: Mapping[str, list[Page]]
 
 
 class Ask:
@@ -82,6 +89,10 @@ class Ask:
 
     Args:
         request: With the application's `Desk` in its state, and `place` and `run_id` in its path for the pages of a run.
+
+    Attributes:
+        path, query: What the address says.
+        at: When, as records have it.
     """
 
     def __init__(self, request: Request) -> None:
@@ -90,6 +101,7 @@ class Ask:
         self.path: dict[str, str] = dict(request.path_params)
         self.query: dict[str, str] = dict(request.query_params)
         self.target = request.headers.get("hx-target", "")
+        self.at = clock.written()
 
     @functools.cached_property
     def run(self) -> FinishedRun:
@@ -149,6 +161,7 @@ class Page:
         part: The block that alone is rendered when htmx asks for the element of this id.
         tab: Its place in the bar of a run, or of the dashboard.
         folder: That of the template of a wheel's page.
+        is_inset: Whether it is shown within the page of its address.
     """
 
     path: str
@@ -157,6 +170,7 @@ class Page:
     part: str = ""
     tab: Tab | None = None
     folder: Path | None = None
+    is_inset: bool = False
 
     @property
     def is_of_run(self) -> bool:
@@ -178,13 +192,17 @@ class Page:
         if row:
             crumbs.append(Crumb(f"{row.name} {row.run_id}", address("runs", row.place, row.run_id)))
         template = values.pop("template", self.template)
+        within = ask.desk.insets.get(self.path, ())
+        values["insets"] = [
+            (one.tab, Markup(render(one.template, **_names(request, run=row, **one.values(ask))))) for one in within
+        ]
         answer = respond(request, template, part=part, **{**values, "run": row, "crumbs": [*crumbs, *more]})
         answer.headers.update(values.get("headers", {}))
         return answer
 
 
 def page(
-    path: str, template: str, *, part: str = "", tab: Tab | None = None, folder: Path | None = None
+    path: str, template: str, *, part: str = "", tab: Tab | None = None, folder: Path | None = None, is_inset: bool = False
 ) -> Callable[[Callable[[Ask], Any]], Page]:
     """Make a page of the function that gives the values of its template.
 
@@ -199,13 +217,43 @@ def page(
         part: The block that alone is rendered when htmx asks for the element of this id.
         tab: Its place in a bar.
         folder: That of the template of a wheel's page, which an entry point of `tracewheel.pages` names.
+        is_inset: Whether it is shown within the page that has this address, where that has a place for it: Review, an episode.
     """
-    return lambda values: Page(path, template, values, part, tab, folder)
+    return lambda values: Page(path, template, values, part, tab, folder, is_inset)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What pages send to an address."""
+
+    path: str
+    take: Callable[[Ask, Mapping[str, str]], str]
+
+    async def answer(self, request: Request) -> Response:
+        """Take the fields, if a page of this dashboard sent them."""
+        ask = Ask(request)
+        fields = await read_form(request, ask.desk.access)
+        return leads_to(await run_in_threadpool(self.take, ask, fields), fields.get("who", ""))
+
+
+def form(path: str) -> Callable[[Callable[[Ask, Mapping[str, str]], str]], Form]:
+    """Make a form's end of the function that takes its fields and returns the address to look at next.
+
+    Only forms with the `form_token` of this dashboard, sent from a page of its own, reach the function. A field `who` is kept
+    for the next form (`who` in templates). A wheel names it in an entry point of `tracewheel.pages`.
+
+    Example:
+        >>> @form("/runs/{place}/{run_id}/sizes")
+        ... def sizes(ask, fields):
+        ...     (ask.run.record.path / "size.txt").write_text(fields["size"])
+        ...     return ask.address("sizes")
+    """
+    return lambda take: Form(path, take)
 
 
 @functools.cache
-def wheel_pages() -> tuple[Page, ...]:
-    """The pages of installed wheels; one that cannot be loaded is left out, and said."""
+def wheel_pages() -> tuple[Page | Form, ...]:
+    """The pages and forms of installed wheels; one that cannot be loaded is left out, and said."""
     found = []
     for point in entry_points(group=WHEELS):
         try:
@@ -217,11 +265,15 @@ def wheel_pages() -> tuple[Page, ...]:
 
 def respond(request: Request, template: str, *, status: int = 200, part: str = "", **values: Any) -> HTMLResponse:
     """A template, or one block of it, as the answer to a request."""
+    return HTMLResponse(render(template, part=part, **_names(request, **values)).encode("utf-8", "replace"), status)
+
+
+def _names(request: Request, **values: Any) -> dict[str, Any]:
+    """What a template may name."""
     desk: Desk = request.app.state.desk
-    bars = {"tabs": desk.tabs, "menu": desk.menu}
-    common = {"form_token": desk.access.form_token, **bars, "asked": dict(request.query_params)}
-    names = {"request": request, "run": None, "crumbs": (), **common, **values}
-    return HTMLResponse(render(template, part=part, **names).encode("utf-8", "replace"), status)
+    common = {"tabs": desk.tabs, "menu": desk.menu, "asked": dict(request.query_params), "request": request, "run": None}
+    form_of = {"form_token": desk.access.form_token, "who": remembered(request)}
+    return {**common, **form_of, "crumbs": (), "insets": (), **values}
 
 
 def render(template: str, *, part: str = "", **values: Any) -> str:
@@ -237,7 +289,7 @@ def render(template: str, *, part: str = "", **values: Any) -> str:
 @functools.cache
 def environment() -> Environment:
     """The templates. Every value is escaped, and an unknown one is an error."""
-    folders = [one.folder for one in wheel_pages() if one.folder]
+    folders = [one.folder for one in wheel_pages() if isinstance(one, Page) and one.folder]
     found = Environment(
         loader=FileSystemLoader([HERE / "templates", *folders]),
         autoescape=True,

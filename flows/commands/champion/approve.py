@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.commands.command import Command
-from flows.console.arguments import note, run_options
+from flows.console.arguments import note
 from flows.console.look import Card
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    run_options(parser)
+    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
+    says = "work folder in which ids are looked up (default: runs)"
+    parser.add_argument("--run-dir", default="runs", metavar="DIR", help=says)
     parser.add_argument("--by", required=True, metavar="NAME", help="who decides")
     parser.add_argument("--note", default="", metavar="TEXT", help="why, kept with the decision")
     parser.add_argument("--refuse", action="store_true", help="leave the champion as it is, for good")

@@ -1,4 +1,4 @@
-"""What a request can reach: no file by its path, nothing by a forged form, and two ways to write only."""
+"""What a request can reach: no file by its path, nothing by a forged form, and one way to write only."""
 
 import json
 import shutil
@@ -11,7 +11,6 @@ from tracewheel.core.errors import DataError
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.guard import MOST_BYTES, POLICY, Access
 from tracewheel.dashboard.library import Library
-from tracewheel.operations.labels import labels_of
 
 ACCESS = Access()
 PATHS = [
@@ -27,7 +26,7 @@ QUERIES = (
 
 @pytest.fixture
 def desk(shown, tmp_path):
-    """A dashboard over a copy, with what was decided in it; and the first lost trajectory of a run."""
+    """A dashboard over a copy, the record of a run in it, and what was decided."""
     work = tmp_path / "demo"
     shutil.copytree(shown, work, ignore=shutil.ignore_patterns(".dashboard*"))
     decided = []
@@ -40,88 +39,46 @@ def desk(shown, tmp_path):
     app = create_app(Library([work]), ACCESS, decide)
     visitor = TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
     run = sorted(path.parent.name for path in work.glob("*/lineage.json"))[0]
-    changes = json.loads((work / run / "changes.json").read_text())
-    entry, part, _ = changes[0]["challenger"]["file"].split("/")
-    return visitor, work / run, {"entry": entry, "part": part, "trajectory": changes[0]["challenger"]["trajectory"]}, decided
+    return visitor, work / run, decided
 
 
 def of(record):
     return f"/runs/demo/{record.name}"
 
 
-def form(values, **more):
-    return {"form_token": ACCESS.form_token, "who": "Ada", "label": "right", **values, **more}
-
-
-def test_a_label_is_kept_shown_and_counted(desk):
-    visitor, record, where, _ = desk
-    answer = visitor.post(f"{of(record)}/label", data=form(where, note="<b>well</b> done", why="lost"))
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{of(record)}/review")
-    cookie = SimpleCookie(answer.headers["set-cookie"])["tracewheel_reviewer"]
-    assert cookie.value == "Ada" and cookie["httponly"] and cookie["samesite"] == "strict"
-    (label,) = labels_of(record)
-    assert (label.label, label.note, label.why) == ("right", "<b>well</b> done", "lost")
-    page = visitor.get(f"{of(record)}/review").text
-    assert "&lt;b&gt;well&lt;/b&gt; done" in page and "all labelled" in page
-    episode = visitor.get(f"{of(record)}/episodes/{where['entry']}/{where['part']}/{where['trajectory']}").text
-    assert "&lt;b&gt;well&lt;/b&gt; done" in episode and 'value="Ada"' in episode
-    visitor.post(f"{of(record)}/label", data=form(where, label="withdrawn"))
-    assert labels_of(record) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"form_token": ""}, 403),
-        ({"form_token": "0" * 64}, 403),
-        ({"label": "perhaps"}, 422),
-        ({"who": ""}, 422),
-        ({"who": "a\nb"}, 422),
-        ({"note": "\x1b]8;;x\x07"}, 422),
-        ({"note": "a" * 1001}, 422),
-        ({"note": "a" * (MOST_BYTES + 1)}, 422),
-        ({"trajectory": "../../../etc/passwd"}, 404),
-        ({"trajectory": "' OR 1=1 --"}, 404),
-        ({"entry": "../../.."}, 404),
-        ({"entry": "evaluate-0000000000000000"}, 404),
-        ({"part": "../greedy"}, 404),
-    ],
-)
-def test_forged_or_unusable_labels_change_nothing(desk, change, status):
-    visitor, record, where, _ = desk
-    answer = visitor.post(f"{of(record)}/label", data=form(where) | change)
-    assert answer.status_code == status
-    assert answer.headers["content-security-policy"] == POLICY
-    assert not (record / "labels.jsonl").exists()
+def form(**more):
+    return {"form_token": ACCESS.form_token, "who": "Ada", "decision": "approved", **more}
 
 
 def test_forms_of_other_sites_and_kinds_are_refused(desk):
-    visitor, record, where, decided = desk
-    good = form(where, decision="approved")
-    for path in ("label", "decision"):
-        address = f"{of(record)}/{path}"
-        for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
-            assert visitor.post(address, data=good, headers=headers).status_code == 403
-        assert visitor.post(address, json=good).status_code == 422, "only forms"
-        assert visitor.post(address, data=good | {"form_token": "x"}).status_code == 403
-        assert visitor.get(address).status_code in (404, 405)
-        assert visitor.post(address, data=good, headers={"host": "evil.example"}).status_code == 421
-    assert not (record / "labels.jsonl").exists() and not decided
+    visitor, record, decided = desk
+    address = f"{of(record)}/decision"
+    for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+        assert visitor.post(address, data=form(), headers=headers).status_code == 403
+    assert visitor.post(address, json=form()).status_code == 422, "only forms"
+    assert visitor.post(address, data=form(form_token="x")).status_code == 403
+    assert visitor.post(address, data=form(note="a" * MOST_BYTES)).status_code == 422
+    assert visitor.get(address).status_code in (404, 405)
+    assert visitor.post(address, data=form(), headers={"host": "evil.example"}).status_code == 421
+    assert not decided
 
 
 def test_a_decision_is_handed_on_and_its_refusal_is_shown(desk):
-    visitor, record, _, decided = desk
-    send = lambda **more: visitor.post(f"{of(record)}/decision", data=form({}, decision="approved", **more))  # noqa: E731
-    assert send(note="go").status_code == 303
+    visitor, record, decided = desk
+    send = lambda **more: visitor.post(f"{of(record)}/decision", data=form(**more))  # noqa: E731
+    answer = send(note="go")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{of(record)}/review")
+    cookie = SimpleCookie(answer.headers["set-cookie"])["tracewheel_reviewer"]
+    assert cookie.value == "Ada" and cookie["httponly"] and cookie["samesite"] == "strict"
     assert decided == [(record.name, "approved", "Ada", "go")]
     lost = send(who="Nobody")
     assert lost.status_code == 422 and "version 2 is champion since" in lost.text
-    assert visitor.post(f"{of(record)}/decision", data=form({}, decision="perhaps")).status_code == 422
+    assert send(decision="perhaps").status_code == 422
     assert len(decided) == 1
 
 
 def test_a_run_that_waits_shows_both_answers_and_the_command_where_the_page_cannot(desk, shown):
-    visitor, record, _, _ = desk
+    visitor, record, _ = desk
     (record / "approval.json").write_text(json.dumps({"asked": "2026-11-23T14:00:00+00:00"}))
     page = visitor.get(f"{of(record)}/review").text
     assert "Waits for approval" in page and 'value="approved"' in page and 'value="refused"' in page
@@ -174,7 +131,7 @@ def test_the_token_is_asked_for_on_every_page_and_form(library):
         for address in ("/", "/lineage", "/runs/demo/x/review", "/static/style.css"):
             assert visitor.get(address).status_code == 401
             assert visitor.get(f"{address}?token=correct-horse-batterz").status_code == 401
-        answer = visitor.post("/runs/demo/x/label?token=correct-horse-battery", data=form({}))
+        answer = visitor.post("/runs/demo/x/decision?token=correct-horse-battery", data=form())
         assert answer.status_code == 401, "a form does not bring the token in its address"
         welcome = visitor.get("/lineage?user=a&token=correct-horse-battery")
         assert (welcome.status_code, welcome.headers["location"]) == (303, "/lineage?user=a")

@@ -1,4 +1,4 @@
-"""Judges on the dashboard: episodes on which they disagree, and both rubrics side by side, from stored scores."""
+"""Judges on the dashboard: both rubrics side by side, from stored scores."""
 
 import json
 import shutil
@@ -11,30 +11,12 @@ from tracewheel.core.types import Score
 from tracewheel.dashboard.app import create_app
 from tracewheel.dashboard.curves import judge_curves, rubric_rows
 from tracewheel.dashboard.library import Library
-from tracewheel.dashboard.review import judged_apart
 from tracewheel.report.finished_run import RL
 from tracewheel.scoring.score import read_scores, write_scores
 
 
 def scored(name, explanation="judge: so and so", **breakdown):
     return Score(name, "t", "g", "scored", 0.5, breakdown, family="f", explanation=explanation)
-
-
-def test_the_widest_apart_come_first(tmp_path):
-    rows = [
-        scored("agree", **{"judge": 1.0, "judge.disagreement": 0.0, "success": 1.0}),
-        scored("apart", **{"judge": 1.0, "judge.disagreement": 0.5, "success": 1.0}),
-        scored("against", **{"judge": 1.0, "judge.disagreement": 0.0, "success": 0.0}),
-        scored("ranked", **{"relative_judge": 0.5, "relative_judge.disagreement": 0.3, "success": 1.0}),
-        scored("second", **{"judge": 1.0, "judge#2": 1.0, "judge#2.disagreement": 0.4, "success": 1.0}),
-    ]
-    write_scores(tmp_path / "a.parquet", rows)
-    write_scores(tmp_path / "plain.parquet", [scored("other", explanation="", success=1.0)])
-    judged, plain = (SimpleNamespace(scores=tmp_path / name) for name in ("a.parquet", "plain.parquet"))
-    found = judged_apart([judged, plain], 9)
-    assert [row["trajectory_id"] for row in found] == ["against", "apart", "second", "ranked"]
-    assert found[0]["detail"] == "judge: so and so"
-    assert judged_apart([plain], 9) == [] == judged_apart([], 9)
 
 
 def test_both_rubrics_of_policies_and_validations_and_damaged_scores(tmp_path):

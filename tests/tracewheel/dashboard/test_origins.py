@@ -1,4 +1,4 @@
-"""Where a run's data came from, where it went, and what of a run is worth a look: figures against the files themselves."""
+"""Where a run's data came from, and where it went: figures against the files themselves."""
 
 import json
 
@@ -8,7 +8,6 @@ import pytest
 from tracewheel.core.files import read_json
 from tracewheel.dashboard.pages.lineage import roads_of, runs_taught, teachers_of, traces_of
 from tracewheel.dashboard.pages.traces import intake_of, quarantine_of
-from tracewheel.dashboard.review import queue_of
 
 
 @pytest.fixture
@@ -49,12 +48,3 @@ def test_back_to_the_traces_and_forward_to_the_adapters(library, run):
     stored = traces_of(library.place("demo"), "user", str(user))
     assert set(of_user["trace_id"]) <= {row["id"] for row in stored}
     assert runs_taught(library, "user", "' OR 1=1 --") == [] and traces_of(library.place("demo"), "trace", "%") == []
-
-
-def test_the_queue_names_the_lost_tasks_and_a_sample_that_stays(run):
-    queue = queue_of(run)
-    lost = [one["task_id"] for one in read_json(run.record.path / "changes.json") if one["change"] == "lost"]
-    assert [one.task for one in queue["lost"]] == lost[:20]
-    assert all(one.rival for one in queue["lost"])
-    assert 0 < len(queue["random"]) <= 20 and queue_of(run) == queue
-    assert all(one.status == "scored" and 0 < one.total < 1 for one in queue["borderline"])

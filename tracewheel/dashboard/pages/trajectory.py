@@ -9,16 +9,13 @@ from tracewheel.dashboard.branches import branches_of, rows_of
 from tracewheel.dashboard.episodes import Episodes, one_trajectory, parsed, trajectory_at
 from tracewheel.dashboard.facts import EpisodeFacts, facts_of
 from tracewheel.dashboard.groups import Advantages, advantages_of
-from tracewheel.dashboard.guard import remembered
 from tracewheel.dashboard.library import NotThere
 from tracewheel.dashboard.pictures import film, tree_picture
-from tracewheel.dashboard.review import labels_at
 from tracewheel.dashboard.sources import NO_PART, Source, rollouts_of, source_at
 from tracewheel.dashboard.task_matrix import one_task
 from tracewheel.dashboard.token_view import SHOWN, Tokens, TokenTexts, token_texts
 from tracewheel.dashboard.transcript import aligned, how_it_differs, parts_of, state_changes, tools_of_run, transcript_of
 from tracewheel.dashboard.view import Ask, Crumb, page, whole
-from tracewheel.operations.labels import LABELS
 from tracewheel.report.finished_run import FinishedRun
 
 PATH = "/runs/{place}/{run_id}/episodes/{entry}/{part}/{trajectory}"
@@ -53,9 +50,6 @@ def trajectory(ask: Ask) -> dict[str, Any]:
         "lanes_shown": LANES,
         "changes": state_changes(before, _world(found["final_state"])) if before else None,
         "advantages": advantages_at(ask.run, source),
-        "labels": labels_at(ask.run, entry, source.part, found["id"]),
-        "who": remembered(ask.request),
-        "choices": LABELS,
     }
 
 

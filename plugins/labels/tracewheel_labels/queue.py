@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracewheel.core.files import read_json
-from tracewheel.core.run_record import RunRecord
-from tracewheel.dashboard.duck import columns_of, select
-from tracewheel.dashboard.episodes import parsed
-from tracewheel.dashboard.sources import Source, sources_of
-from tracewheel.evaluation.changes import CHANGES_FILE
-from tracewheel.operations.labels import RANDOM, Label, Scored, labels_of
-from tracewheel.report.finished_run import RL, FinishedRun
+from tracewheel import DataError, FinishedRun, parse_json, read_json, select, sources_of
+from tracewheel_labels.labels import RANDOM, Label, Scored
 
-# Carries a decision out: run, decision, who, note; raises a TracewheelError where it cannot.
-Decide = Callable[[RunRecord, str, str, str], Any]
 Place = tuple[str, str, str]
+Source = Any  # of `sources_of`
+CHANGES_FILE, RL = "changes.json", "rl"
 LOST, UNSCORED, APART, BORDERLINE = "lost", "unscored", "judges apart", "borderline"
 REASONS = {
     LOST: "Tasks lost: the policy before solved them, and this one fails.",
@@ -100,16 +94,28 @@ def judged_apart(sources: Sequence[Source], most: int) -> list[dict[str, Any]]:
     Raises:
         DataError: a file is damaged.
     """
-    if not sources or "explanation" not in columns_of([str(source.scores) for source in sources]):  # judges give one
+    if not sources:
+        return []
+    files = [str(source.scores) for source in sources]
+    columns = select("DESCRIBE SELECT * FROM read_parquet(?, union_by_name=true)", [files], "the scores")
+    if "explanation" not in {row["column_name"] for row in columns}:  # judges give one
         return []
     where = f"status = 'scored' AND {LARGEST_GAP} >= {LEAST} ORDER BY {LARGEST_GAP} DESC, trajectory_id, filename LIMIT {most}"
     rows = scores_where(sources, where, columns=f"{COLUMNS}, explanation")
     return [{**row, "detail": row["explanation"] or row["detail"]} for row in rows]
 
 
-def labels_at(run: FinishedRun, entry: str, part: str, trajectory: str) -> list[Label]:
-    """What people say of one trajectory."""
-    return [label for label in labels_of(run.record.path) if label.place == (entry, part, trajectory)]
+def check_place(run: FinishedRun, place: Place) -> None:
+    """Make sure that a run has a trajectory.
+
+    Raises:
+        DataError: it has not.
+    """
+    entry, part, trajectory = place
+    source = next((one for one in sources_of(run) if (one.entry, one.part) == (entry, part)), None)
+    query = "SELECT 1 FROM read_parquet(?) WHERE id = ? LIMIT 1"
+    if source is None or not select(query, [str(source.trajectories), trajectory], "the trajectories"):
+        raise DataError(f"run {run.run_id} has no trajectory {trajectory!r} in {entry!r} {part}".rstrip())
 
 
 def scores_at(run: FinishedRun, labels: Sequence[Label]) -> dict[Place, Scored]:
@@ -119,12 +125,11 @@ def scores_at(run: FinishedRun, labels: Sequence[Label]) -> dict[Place, Scored]:
     for where in {(label.entry, label.part) for label in labels} & by_place.keys():
         wanted = [label.trajectory for label in labels if (label.entry, label.part) == where]
         for row in scores_where([by_place[where]], "list_contains(?, trajectory_id)", [wanted]):
-            breakdown = parsed(row["breakdown"])
             found[(*where, row["trajectory_id"])] = Scored(
                 str(row["task_id"]),
                 str(row["family"] or ""),
                 row["total"] if row["status"] == "scored" else None,
-                breakdown if isinstance(breakdown, dict) else {},
+                _breakdown(row["breakdown"]),
             )
     return found
 
@@ -141,6 +146,14 @@ def scores_where(
         return []
     query = f"SELECT {columns} FROM read_parquet(?, filename=true, union_by_name=true) WHERE {where}"
     return select(query, [[str(source.scores) for source in sources], *values], "the scores")
+
+
+def _breakdown(text: Any) -> dict[str, Any]:
+    try:
+        value = parse_json(text)
+    except (TypeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _lost(run: FinishedRun, sources: Sequence[Source], most: int) -> Iterator[Candidate]:

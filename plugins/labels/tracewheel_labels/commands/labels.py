@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from flows.commands.command import Command
-from flows.console.arguments import run_options
-from flows.console.look import Card, Grid, number, percent
+from tracewheel import Card, Command, Grid
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    run_options(parser)
+    parser.add_argument("run", metavar="RUN", help="a run's folder, a work folder (its latest complete run), or an id")
+    says = "work folder in which ids are looked up (default: runs)"
+    parser.add_argument("--run-dir", default="runs", metavar="DIR", help=says)
     parser.add_argument("--local", action="store_true", help="leave MLflow as it is")
 
 
@@ -24,34 +25,34 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         DataError: there is no such run, a line of its labels is damaged, or it has no MLflow run.
         InfrastructureError: MLflow does not answer.
     """
-    from flows.setup import prepare_environment
-    from tracewheel.core.run_record import run_named
-    from tracewheel.dashboard.review import scores_at
-    from tracewheel.operations.labels import calibrate, counts, labels_of
-    from tracewheel.report.finished_run import FinishedRun
+    from tracewheel import FinishedRun, run_named
+    from tracewheel_labels.labels import calibrate, counts, labels_of
+    from tracewheel_labels.queue import scores_at
 
     record = run_named(options.run, options.run_dir)
-    said = labels_of(record.path)
-    agreement = [asdict(row) for row in calibrate(said, scores_at(FinishedRun(record), said))]
+    finished, said = FinishedRun(record), labels_of(record.path)
+    agreement = [asdict(row) for row in calibrate(said, scores_at(finished, said))]
     result: dict[str, Any] = {"run_id": record.run_id, "labels": counts(said), "agreement": agreement, "mlflow": None}
     if not options.local:
-        prepare_environment(None, debug=options.debug)
-        from tasks.tracking.labels import log_labels
+        from tracewheel import prepare_environment
 
-        result["mlflow"] = log_labels(record)
+        prepare_environment(None, debug=options.debug)
+        from tracewheel_labels.in_mlflow import log_labels
+
+        result["mlflow"] = log_labels(finished, lambda text: print(f"tracewheel: {text}", file=sys.stderr))
     return result
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     """What people said of a run."""
     told = result["mlflow"]
-    rows = [(name, number(count)) for name, count in result["labels"].items()]
+    rows = [(name, str(count)) for name, count in result["labels"].items()]
     if told is not None:
         rows.append(("MLflow", ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())))
     table = [
         [
             f"{row['grader']}, {row['group'] or 'all labelled'}",
-            percent(row["rate"]),
+            f"{row['rate']:.1%}",
             f"{row['interval'][0]:.1%} to {row['interval'][1]:.1%}",
             f"{row['agreeing']} of {row['labelled']}",
         ]

@@ -6,18 +6,12 @@ The file only grows. A second label of the same person on the same trajectory re
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracewheel.core import clock
-from tracewheel.core.errors import DataError, InputError
-from tracewheel.core.inference import rate_interval
-from tracewheel.core.locks import hold_beside
-from tracewheel.core.store import disk_errors
-from tracewheel.operations.plain_words import plain_words
+from tracewheel import DataError, InputError, hold_beside, plain_words, rate_interval, write_whole
 
 LABELS_FILE = "labels.jsonl"
 RIGHT, WRONG, GRADER, WITHDRAWN = "right", "wrong", "grader at fault", "withdrawn"
@@ -58,11 +52,11 @@ FIELDS = tuple(Label.__dataclass_fields__)
 
 
 def add_label(record: Path, label: Label) -> Label:
-    """Add a label; returns it as it was written, with its time.
+    """Add a label; returns it as it was written.
 
     Args:
         record: The folder of the run's record.
-        label: What is said. That the trajectory exists is the caller's to check.
+        label: What is said, and when. That the trajectory exists is the caller's to check.
 
     Raises:
         InputError: no such label, or a text is unusable.
@@ -72,16 +66,13 @@ def add_label(record: Path, label: Label) -> Label:
         raise InputError(f"label {label.label!r}: give {', '.join(LABELS)} or {WITHDRAWN}")
     who = plain_words(label.who, "who labels", LONGEST_NAME)
     note = plain_words(label.note, "the note", LONGEST_NOTE, empty=True)
-    written = Label(**{**asdict(label), "who": who, "note": note, "at": clock.written()})
+    written = Label(**{**asdict(label), "who": who, "note": note})
     path = record / LABELS_FILE
-    with hold_beside(path), disk_errors(path):
+    with hold_beside(path):
         _read(path)  # nothing is added to a file that cannot be read back
-        whole = not path.is_file() or path.stat().st_size == 0 or path.read_bytes().endswith(b"\n")
-        with path.open("ab") as stream:
-            # A line that a kill cut is ended first: it is skipped when the file is read.
-            stream.write((b"" if whole else b"\n") + json.dumps(asdict(written)).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        before = path.read_bytes() if path.is_file() else b""
+        end = b"" if before.endswith(b"\n") or not before else b"\n"  # of a line that a kill cut
+        write_whole(path, before + end + json.dumps(asdict(written)).encode() + b"\n")
     return written
 
 

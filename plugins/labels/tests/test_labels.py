@@ -6,7 +6,9 @@ import threading
 import pytest
 
 from tracewheel.core.errors import DataError, InputError
-from tracewheel.operations.labels import LABELS_FILE, Label, Scored, add_label, between_people, calibrate, counts, labels_of
+from tracewheel_labels.labels import LABELS_FILE, Label, Scored, add_label, between_people, calibrate, counts, labels_of
+
+AT = "2026-11-23T14:00:00+00:00"
 
 
 def label(trajectory, said, who="Ada", **more):
@@ -15,11 +17,11 @@ def label(trajectory, said, who="Ada", **more):
 
 def test_a_second_label_of_a_person_replaces_the_first_and_the_file_only_grows(tmp_path):
     add_label(tmp_path, label("a", "right"))
-    add_label(tmp_path, label("a", "wrong", note="it moved one file too many"))
+    add_label(tmp_path, label("a", "wrong", at=AT, note="it moved one file too many"))
     add_label(tmp_path, label("a", "right", who="Bob"))
     found = labels_of(tmp_path)
     assert [(one.who, one.label) for one in found] == [("Ada", "wrong"), ("Bob", "right")]
-    assert found[0].at and found[0].note == "it moved one file too many"
+    assert found[0].at == AT and found[0].note == "it moved one file too many"
     assert len((tmp_path / LABELS_FILE).read_text().splitlines()) == 3
     add_label(tmp_path, label("a", "withdrawn", who="Bob"))
     assert counts(labels_of(tmp_path)) == {"right": 0, "wrong": 1, "grader at fault": 0}

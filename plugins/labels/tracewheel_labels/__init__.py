@@ -1,0 +1,1 @@
+"""What people say of trajectories, and how far graders agree with them."""
