@@ -190,8 +190,6 @@ class _Listing:
             self._add("gate", "gate", after=(f"evaluate rl {HELD_OUT}", f"evaluate {baseline} {HELD_OUT}"))
         if config.comparison.aa:
             self._evaluate(baseline, HELD_OUT, repeat=1, best_of=chosen.get("baseline", ()))
-        for name in self._validated if config.comparison.harder_curve else ():
-            self._evaluate(name, HARDER)
 
 
 class Lookup:
@@ -224,7 +222,7 @@ class Lookup:
         name = next((name for name in names if not self._why_not(name)), None)
         if name is None:
             return Found(planned, None, self._why_not(names[0]) if names else "nothing is stored")
-        entry = self._entry(name)
+        entry = self._run.store.find_named(name)
         if entry is None:
             return Found(planned, None, f"what is stored is damaged: {self._run.store.flaws[name]}")
         self._found[planned.label] = entry
@@ -258,16 +256,11 @@ class Lookup:
         policy: Mapping[str, Any] = self._made[entries[best].path.name]["arguments"]["policy"]
         return policy
 
-    def _entry(self, name: str) -> Entry | None:
-        stage, _, key = name.rpartition("-")
-        return self._run.store.find(stage, key)
-
     def _why_not(self, name: str) -> str:
         """Why a stored result is not what the run would make; empty where it is."""
         if name not in self._why:
-            self._why[name] = "" if name in self._made else f"{name} is no longer stored"
-            if name in self._made:
-                self._why[name] = self._differs(name, self._made[name])
+            self._why[name] = ""  # an update that took no step is made from what it is
+            self._why[name] = self._differs(name, self._made[name]) if name in self._made else f"{name} is no longer stored"
         return self._why[name]
 
     def _differs(self, name: str, made: Mapping[str, Any]) -> str:

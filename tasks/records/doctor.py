@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tracewheel.report.doctor import (
     Iteration,
     RunRecords,
     examine,
-    loops_of,
     read_families,
     read_guard,
     read_iteration,
@@ -42,7 +40,7 @@ class Watch:
     complete one, costs nothing.
 
     Args:
-        run: The run, or a specialist's view of it.
+        run: The run.
         curated: What it learns from.
         start: The policy that the loop starts from.
     """
@@ -184,18 +182,9 @@ def result(run_id: str, iterations: int, findings: Sequence[Finding]) -> dict[st
 
 
 def stored_findings(record: RunRecord) -> list[Finding]:
-    """The findings of the run's loops."""
-    stored = {loop: read_json(folder / FINDINGS_FILE) for loop, folder in _examined(record)}
-    return [replace(Finding.from_record(item), loop=loop) for loop, known in stored.items() for item in known["findings"]]
-
-
-def findings_file(record: RunRecord) -> list[Path]:
-    """The files of the findings, one a loop."""
-    return [folder / FINDINGS_FILE for _, folder in _examined(record)]
-
-
-def _examined(record: RunRecord) -> list[tuple[str, Path]]:
-    return [(loop, folder) for loop, folder in loops_of(record.path).items() if (folder / FINDINGS_FILE).is_file()]
+    """The findings of the run's loop; none before it."""
+    file = record.path / FINDINGS_FILE
+    return [Finding.from_record(item) for item in read_json(file)["findings"]] if file.is_file() else []
 
 
 def _read(record: RunRecord, name: str) -> dict[str, Any] | None:

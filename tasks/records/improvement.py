@@ -12,6 +12,8 @@ from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.sampling.guard import GuardEvent
 from tracewheel.sampling.validation import Key, best_of, validation_rate
 
+LOOP = "rl"  # its name in summaries, and in those of its policies
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -60,7 +62,7 @@ class Improvement:
     @property
     def rates(self) -> dict[int, float | None]:
         """Iteration to what candidates are ranked by."""
-        return candidate_rates({candidate.iteration: candidate for candidate in self.candidates})
+        return candidate_rates({item.iteration: item for item in self.candidates})
 
     @property
     def evaluations(self) -> dict[int, Entry]:

@@ -107,20 +107,18 @@ def _entry(folder: Path, digest: str) -> Entry:
 
 
 def _made(record: Path) -> Iterator[tuple[str, str]]:
-    """What the loops made: its name in the output, and the store's entry."""
+    """What the loop made: its name in the output, and the store's entry."""
     from tracewheel.core.files import read_json
-    from tracewheel.report.doctor import LOOP_FILE, loops_of
+    from tracewheel.core.run_record import LOOP_FILE
 
-    for loop, folder in loops_of(record).items():
-        made = read_json(folder / LOOP_FILE)
-        prefix = f"{loop}/" if loop else ""
-        for iteration, entries in made["iterations"].items():
-            for stage, kind in (("rollout", "rollouts"), ("score", "scores")):
-                for place, entry in enumerate(entries[kind]):
-                    yield f"{prefix}{iteration}/{stage}{f'-{place}' if place else ''}", entry
-            yield f"{prefix}{iteration}/update", entries["update"]
-        for iteration, entry in made["validations"].items():
-            yield f"{prefix}{iteration}/validation", entry
+    made = read_json(record / LOOP_FILE)
+    for iteration, entries in made["iterations"].items():
+        for stage, kind in (("rollout", "rollouts"), ("score", "scores")):
+            for place, entry in enumerate(entries[kind]):
+                yield f"{iteration}/{stage}{f'-{place}' if place else ''}", entry
+        yield f"{iteration}/update", entries["update"]
+    for iteration, entry in made["validations"].items():
+        yield f"{iteration}/validation", entry
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
