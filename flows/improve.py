@@ -11,11 +11,10 @@ from tasks.records.doctor import Watch
 from tasks.records.improvement import LOOP, Candidate, Improvement, in_words
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.guard import Guard, go_back_to
-from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rescue import Rescue
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
-from tasks.stages.update import kept_between_updates, update_policy
+from tasks.stages.update import kept_between_updates, try_learning_rates, update_policy
 from tracewheel.core.store import Entry
 from tracewheel.curation.curated_folder import VALIDATION
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds

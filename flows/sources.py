@@ -12,8 +12,7 @@ from typing import Any
 from tasks.engine.helper import Helper, variables_ahead
 from tasks.engine.queue import RunQueue
 from tasks.engine.run import Policy, Run
-from tasks.stages.collect import collect_groups
-from tasks.stages.rollout import roll_out
+from tasks.stages.rollout import collect_groups, roll_out
 from tasks.stages.score import score_trajectories
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import refill_size

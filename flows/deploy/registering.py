@@ -139,8 +139,6 @@ OVERDUE = """{
 
 def register_notifications(plan: Plan, deployment_id: UUID) -> None:
     """Have the server watch for runs that do not come. What it watches already goes on: a restart of `deploy` is no run."""
-    from prefect.client.orchestration import get_client
-
     owner = f"tracewheel.deployment.{deployment_id}"  # what the deployment itself owns, Prefect deletes at each registration
     wanted = [
         _automation(plan.name, number, notify, deployment_id, owner)

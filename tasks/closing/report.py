@@ -12,7 +12,7 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.closing.lineage import write_results
-from tasks.closing.summary import costs, harder_differences, intervals, rates
+from tasks.closing.summary import costs, estimates, harder_differences
 from tasks.engine.artifacts import publish_summary
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import stored_findings
@@ -128,9 +128,13 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         {name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
         pass_at=run.config.evaluation.pass_at,
     )
-    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
+    figures = estimates(data.policies)
+    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder}
+    summary |= {name: {key: one.value if one else None for key, one in of.items()} for name, of in figures.items()}
     summary["validation"] = learned.validation
-    summary["intervals"] = intervals(data.policies)
+    summary["intervals"] = {
+        name: {key: [one.low, one.high] if one else None for key, one in of.items()} for name, of in figures.items()
+    }
     summary["pass_at"] = {row.key: {k: one.value for k, one in row.pass_at.items()} for row in data.policies}
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
