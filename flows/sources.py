@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.engine.helper import Helper, variables_ahead
+from tasks.engine.helper import Helper
 from tasks.engine.queue import RunQueue
 from tasks.engine.run import Policy, Run
 from tasks.stages.rollout import collect_groups, roll_out
 from tasks.stages.score import score_trajectories
+from tracewheel.config.placement import visible
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import refill_size
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
@@ -79,7 +80,8 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler) -> Iterator[Sour
         case "sync":
             yield SyncSource(run, curated, sampler)
         case "overlap":
-            with Helper(variables_ahead(run)) as helper:
+            workers = run.config.placement.workers  # the process that samples ahead sees their GPUs
+            with Helper(visible(workers[0]) if workers else {}) as helper:
                 yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
             with contextlib.closing(QueueSource(run, curated, sampler)) as source:

@@ -29,9 +29,11 @@ from tracewheel.core.errors import ConfigError
 
 def deployment_arguments(plan: Plan) -> dict[str, Any]:
     """What both a served deployment and one for a work pool have."""
+    options = plan.options
+    cron = [Cron(options.cron, timezone=plan.timezone)] if options.cron is not None else []
     return {
         "name": plan.name,
-        "schedules": _schedules(plan),
+        "schedules": [*cron, *([Interval(options.interval)] if options.interval is not None else [])],
         "parameters": parameters(plan),
         "description": _description(plan),
         "tags": ["tracewheel", champion_key(plan.config)],
@@ -103,14 +105,6 @@ def job_variables(image: str | None, given: list[str], kind: str) -> dict[str, A
         except yaml.YAMLError as error:
             raise ConfigError(f"--job-variable {name}: the value is not YAML") from error
     return variables
-
-
-def _schedules(plan: Plan) -> list[Any]:
-    if plan.options.cron is not None:
-        return [Cron(plan.options.cron, timezone=plan.timezone)]
-    if plan.options.interval is not None:
-        return [Interval(plan.options.interval)]
-    return []
 
 
 def _description(plan: Plan) -> str:

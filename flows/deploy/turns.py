@@ -114,9 +114,8 @@ def _wait_for_slot(config: RetrainConfig, deadline: float, stack: contextlib.Exi
             except TimeoutError:
                 _free_lost_slot(name)
             except Exception as error:  # Prefect is away: what the limit guards against is rarer than a lost night
-                print(
-                    f"Prefect's limit {name} could not be asked ({type(error).__name__}); going on without it", file=sys.stderr
-                )
+                away = f"Prefect's limit {name} could not be asked ({type(error).__name__})"
+                print(f"{away}; going on without it", file=sys.stderr)
                 return ""
             else:
                 stack.callback(_leave, slot)
@@ -152,13 +151,8 @@ def cancel_missed() -> None:
     me, deployment_id = prefect.runtime.flow_run.id, prefect.runtime.deployment.id
     if not deployment_id:
         return
-    late = FlowRunFilter.model_validate(
-        {
-            "deployment_id": {"any_": [deployment_id]},
-            "state": {"type": {"any_": ["SCHEDULED"]}},
-            "expected_start_time": {"before_": datetime.now(UTC)},
-        }
-    )
+    due = {"state": {"type": {"any_": ["SCHEDULED"]}}, "expected_start_time": {"before_": datetime.now(UTC)}}
+    late = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment_id]}, **due})
     try:
         with get_client(sync_client=True) as client:
             for other in client.read_flow_runs(flow_run_filter=late):

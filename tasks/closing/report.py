@@ -91,34 +91,27 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     schedule = run.config.schedule
     prices = (schedule.cost_per_hour, schedule.cost_per_million_tokens)
     summary["worth"] = cost_of_run(summary, outcome.gate, prices, schedule.currency)
-    if approval := approval_of(run.record.path):
-        summary["approval"] = approval.to_record()
-    if line := outcome.candidate or began_with(run, run.record.started() or {}):
-        summary["candidate"] = line
-    summary["splits"] = outcome.curated.result.get("split_ledger")
-    if versions := outcome.curated.result.get("versions"):
-        summary["versions"] = versions["says"]
-    if shared := shared_held_out(run, outcome.curated):
-        summary["held_out_shared"] = shared
+    approval, leaks = approval_of(run.record.path), outcome.curated.result["leaks"]
+    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
+    baseline, sure = held_out[outcome.gate["baseline"]], run.config.gate.confidence
     if (run.record.path / INTAKE_FILE).is_file():
         summary["intake"] = read_json(run.record.path / INTAKE_FILE)
         summary["funnel"] = run_funnel(outcome.curated.result, summary["intake"])
-    if (leaks := outcome.curated.result["leaks"])["found"]:
-        summary["leaks"] = leaks["says"]
-    if damaged := run.record.damaged:
-        summary["damaged"] = damaged
-    if learned.rate_trials:
-        summary["rate_trials"] = learned.rate_trials
-    if run.config.learner.kind == "auto":
-        summary["algorithm"] = says(learned.updates[1])
-    if learned.rescue:
-        summary["lost_tasks"] = learned.rescue
-    if learned.objectives:
-        summary["pareto"] = [point.to_record() for point in pareto_points(learned.objectives)]
-    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
-    baseline = held_out[outcome.gate["baseline"]]
-    if outcome.repeated:
-        summary["noise_floor"] = noise_floor(baseline, outcome.repeated.path, confidence=run.config.gate.confidence)
+    summary["splits"] = outcome.curated.result.get("split_ledger")
+    where_known = {
+        "approval": approval and approval.to_record(),
+        "candidate": outcome.candidate or began_with(run, run.record.started() or {}),
+        "versions": outcome.curated.result.get("versions", {}).get("says"),
+        "held_out_shared": shared_held_out(run, outcome.curated),
+        "leaks": leaks["says"] if leaks["found"] else None,
+        "damaged": run.record.damaged,
+        "rate_trials": learned.rate_trials,
+        "algorithm": says(learned.updates[1]) if run.config.learner.kind == "auto" and learned.updates else None,
+        "lost_tasks": learned.rescue,
+        "pareto": [point.to_record() for point in pareto_points(learned.objectives)],
+        "noise_floor": outcome.repeated and noise_floor(baseline, outcome.repeated.path, confidence=sure),
+    }
+    summary |= {name: value for name, value in where_known.items() if value}
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
     changes = run.record.write(CHANGES_FILE, changed_tasks(held_out["rl"], baseline))
     run.record.write(GATE_FILE, outcome.gate)

@@ -182,23 +182,20 @@ def _relinked(config: RetrainConfig, snapshot: Snapshot, says: list[str]) -> Sna
 
 def _with_links(config: RetrainConfig, snapshot: Snapshot, link: dict[str, str] | None) -> Snapshot:
     folder = _folder(config)
-    earlier = Path(config.work_dir) / "store" / link["entry"] if link else None
-    earlier_state = folder / link["state"] if link else None
-    state = folder / f"{snapshot.digest}-{_made_by(config)}"
-    return replace(snapshot, links=Links(state, folder / LAST_FILE, earlier, earlier_state))
+    earlier = (Path(config.work_dir) / "store" / link["entry"], folder / link["state"]) if link else (None, None)
+    return replace(snapshot, links=Links(folder / f"{snapshot.digest}-{_made_by(config)}", folder / LAST_FILE, *earlier))
 
 
 def accept(run: Run, traces: Entry) -> None:
     """Note an ingest, for the next one to continue it; not one whose state is lost, as in a store that was copied alone."""
     if run.snapshot.links is None or not run.snapshot.links.state.is_dir():
         return
-    links = _chain(run.config)
     link = {"entry": traces.path.name, "digest": traces.digest, "state": run.snapshot.links.state.name}
-    if link in links:
+    if link in (known := _chain(run.config)):
         return
-    links = [*links, link][-LINKS_KEPT:]
+    links = [*known, link][-LINKS_KEPT:]
     write_whole(Path(run.config.work_dir) / CHAIN_FILE, json.dumps(links, indent=2) + "\n")
-    kept = {known["state"] for known in links}
+    kept = {each["state"] for each in links}
     for folder in _folder(run.config).iterdir():
         if folder.is_dir() and folder.name not in kept:
             remove(folder)

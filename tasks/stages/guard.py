@@ -106,9 +106,6 @@ class Guard:
             kept = min(to + 1, alarm.since - 1)
             self._history = [item for item in self._history if item.number <= kept]
             self._sampler.restore(self._posteriors[alarm.since - 1])
-        self._tell(event)
-        return event
-
-    def _tell(self, event: GuardEvent) -> None:
         self.run.record.write(GUARD_FILE, [item.to_record() for item in self.events])
         self.run.reporter.say(f"guard, {event.sentence}")
+        return event

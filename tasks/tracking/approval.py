@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.tracking.client import MlflowAway, bounded, make_client
+from tasks.tracking.client import MlflowAway, clear_errors, make_client
 from tasks.tracking.promotion import WAITING
 from tasks.tracking.registry import register
 from tasks.tracking.tracking import Tracking, require_mlflow
@@ -46,7 +46,18 @@ def approve(record: RunRecord, decision: str, by: str, note: str, say: Say) -> A
     """
     config, gate, weights = _what_waits(record)
     decide(record.path, decision, by, note)
-    return carry_out(config, record, gate, weights, say)
+    with clear_errors():
+        require_mlflow(config, "a decision", say)
+        tracking = Tracking.open(config, record, say)
+        with tracking.closing():
+            version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
+            if version == WAITING:
+                raise MlflowAway("MLflow went away: the decision is kept, and the same one again carries it out")
+            registered = make_client(config.tracking.uri).get_model_version(config.tracking.model_name, version)
+            approval = _note(record, registered.tags)
+    if approval.outcome == OVERTAKEN:
+        raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
+    return approval
 
 
 def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]:
@@ -66,22 +77,6 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
     if weights is None:
         raise DataError(f"{record.path}: the run's weights are gone; `tracewheel runs report` of its profile shows what it was")
     return config.model_copy(update={"work_dir": str(record.path.parent)}), summary["gate"], weights
-
-
-@bounded
-def carry_out(config: RetrainConfig, record: RunRecord, gate: dict[str, Any], weights: Path, say: Say) -> Approval:
-    """Carry out the decision that the run's record holds; see `approve`."""
-    require_mlflow(config, "a decision", say)
-    tracking = Tracking.open(config, record, say)
-    with tracking.closing():
-        version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
-        if version == WAITING:
-            raise MlflowAway("MLflow went away: the decision is kept, and the same one again carries it out")
-        registered = make_client(config.tracking.uri).get_model_version(config.tracking.model_name, version)
-        approval = _note(record, registered.tags)
-    if approval.outcome == OVERTAKEN:
-        raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
-    return approval
 
 
 def _note(record: RunRecord, tags: dict[str, str]) -> Approval:
