@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.run_record import LINEAGE_FILE, LOOP_FILE, SNAPSHOT_FILE
-from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata, write_whole
+from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.lineage.backward import LEARNED_FILE, learned_rows
@@ -66,7 +65,7 @@ def write_results(run: Run, outcome: Outcome, summary: Mapping[str, Any]) -> Non
     lineage["mlflow_run"] = summary["mlflow_run"]
     if learned := _note_learned(run, outcome.policies["rl"]):
         lineage["learned"] = learned
-    write_whole(run.record.path / LINEAGE_FILE, json.dumps(lineage, indent=2) + "\n")
+    run.record.write(LINEAGE_FILE, lineage)
 
 
 def _note_learned(run: Run, policy: Policy) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ same rules: a run whose champion was replaced meanwhile is not promoted, however
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from tracewheel.core import run_state
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.run_record import CONFIG_FILE, SUMMARY_FILE, RunRecord
 from tracewheel.core.run_state import PROMOTED
-from tracewheel.core.store import write_whole
 from tracewheel.operations.approval import APPROVED, OVERTAKEN, Approval, approval_of, carried_out, decide
 from tracewheel.policy.adapters import ADAPTER, MODEL
 
@@ -83,14 +81,11 @@ def _note(record: RunRecord, tags: dict[str, str]) -> Approval:
     """Write down what came of a decision, by the tags of the run's version."""
     known = approval_of(record.path)
     assert known is not None
-    if known.decision != APPROVED:
-        outcome, why = run_state.REFUSED, ""
-    elif tags.get("crowned") == "yes":
-        outcome, why = PROMOTED, ""
-    else:
+    outcome, why = (PROMOTED if known.decision == APPROVED else run_state.REFUSED), ""
+    if outcome == PROMOTED and tags.get("crowned") != "yes":
         outcome, why = OVERTAKEN, tags.get("not_champion", "the registry has another champion")
     approval = carried_out(record.path, outcome, why)
     record.state.settled(PROMOTED if outcome == PROMOTED else run_state.REFUSED, approval.says)
     if summary := record.summary:
-        write_whole(record.path / SUMMARY_FILE, json.dumps({**summary, "approval": approval.to_record()}, indent=2) + "\n")
+        record.write(SUMMARY_FILE, {**summary, "approval": approval.to_record()})
     return approval
