@@ -108,14 +108,6 @@ def _basis(run: Run, unknown: list[str], foresight: Foresight | None) -> str:
     return "from a measured pass of the base" if foresight else "rough"
 
 
-def placement_table(placement: list[dict[str, Any]]) -> Table:
-    """Which GPUs each part of a run takes, and how much of their memory."""
-    table = Table("part", "GPUs", "memory", title="Placement")
-    for row in placement:
-        table.add_row(row["part"], ", ".join(map(str, row["gpus"])), row["memory"])
-    return table
-
-
 def show_plan(plan: Mapping[str, Any]) -> None:
     """Print the plan as a table."""
     console = result_console()
@@ -133,7 +125,10 @@ def show_plan(plan: Mapping[str, Any]) -> None:
         )
     console.print(table)
     if plan["placement"]:
-        console.print(placement_table(plan["placement"]))
+        cards = Table("part", "GPUs", "memory", title="Placement")
+        for row in plan["placement"]:
+            cards.add_row(row["part"], ", ".join(map(str, row["gpus"])), row["memory"])
+        console.print(cards)
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
     if schedule := plan["schedule"]:
         would = {True: "would start now", False: "would be skipped", None: "may start"}[schedule["starts"]]

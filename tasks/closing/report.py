@@ -101,7 +101,7 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     where_known = {
         "approval": approval and approval.to_record(),
         "candidate": outcome.candidate or began_with(run, run.record.started() or {}),
-        "versions": outcome.curated.result.get("versions", {}).get("says"),
+        "versions": (outcome.curated.result.get("versions") or {}).get("says"),
         "held_out_shared": shared_held_out(run, outcome.curated),
         "leaks": leaks["says"] if leaks["found"] else None,
         "damaged": run.record.damaged,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
-from tasks.records.gate_ledger import evidence_of, look_at, look_of_run, note_verdict
+from tasks.records.gate_ledger import evidence_of, look_of_run, note, note_verdict
 from tasks.stages.candidate import first_look
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table
@@ -92,7 +92,8 @@ def gate_policy(
     }
     asked: dict[str, Any] = {name: value for name, value in may_ask.items() if value is not None}
     evidence, noted = evidence_of(challenger, baseline), trained and first is not None
-    look = look_at(run, evidence, baseline_name, first) if noted and first else Look()
+    gate = {"evidence": evidence, "run": run.record.run_id, "baseline": baseline_name}
+    look = note(run.config.work_dir, run.config.gate, gate, first=first) if noted else Look()
     entry = decide_gate(run, challenger=challenger, baseline=baseline, baseline_name=baseline_name, look=asdict(look), **asked)
     if noted:
         note_verdict(run.config.work_dir, evidence, entry.result["verdict"])
