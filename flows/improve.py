@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flows.sources import SyncSource, episodes_of, is_last, open_source, rollout_arguments, score_files
+from flows.sources import Source, episodes_of, is_last, open_source, score_files
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import Watch
-from tasks.records.improvement import Candidate, Improvement, in_words
+from tasks.records.improvement import LOOP, Candidate, Improvement, in_words
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.guard import Guard, go_back_to
-from tasks.stages.rate_trials import try_learning_rates
 from tasks.stages.rescue import Rescue
 from tasks.stages.rollout import roll_out
 from tasks.stages.score import score_trajectories
-from tasks.stages.update import kept_between_updates, update_policy
+from tasks.stages.update import kept_between_updates, try_learning_rates, update_policy
 from tracewheel.core.store import Entry
-from tracewheel.curation.curated_folder import HARDER, VALIDATION
+from tracewheel.curation.curated_folder import VALIDATION
 from tracewheel.sampling.dynamic_sampling import sampling_figures, success_of_rounds
 from tracewheel.sampling.sampler import TaskSampler
 from tracewheel.sampling.validation import validates
@@ -26,18 +25,8 @@ from tracewheel.sampling.validation import validates
 def validate(run: Run, curated: Entry, policy: Policy, iteration: int = 0) -> Candidate:
     """Evaluate a policy on the validation split."""
     evaluation = evaluate_policy(run, policy=policy, curated=curated, split=VALIDATION)
-    candidate = Candidate(policy, iteration, evaluation)
     run.reporter.say(f"{policy.name} on the validation split: {in_words(evaluation.result)}")
-    return candidate
-
-
-def with_harder_tier(run: Run, curated: Entry, found: Improvement) -> dict[int, dict[str, float | None]]:
-    """The validation curve with each candidate's greedy success on the harder tier, which is only reported."""
-    curve = found.validation
-    for candidate in found.candidates:
-        entry = evaluate_policy(run, policy=candidate.policy, curated=curated, split=HARDER)
-        curve[candidate.iteration]["harder_greedy"] = entry.result["greedy"]["rate"]
-    return curve
+    return Candidate(policy, iteration, evaluation)
 
 
 def with_learning_rate(run: Run, curated: Entry, start: Policy, sampler: TaskSampler) -> tuple[Run, dict[str, Any]]:
@@ -48,20 +37,17 @@ def with_learning_rate(run: Run, curated: Entry, start: Policy, sampler: TaskSam
     assert state is not None
     if run.config.rollout.mode != "sync":
         start = replace(start, version=0)
-    source = SyncSource(run, curated, sampler)
-    tasks = sampler.select(run.config.training.tasks_per_iteration, 1)
-    rolled_out = roll_out(run, **rollout_arguments(source, start, 1, tasks))
+    rolled_out = roll_out(run, **Source(run, curated, sampler).first_round(start, 1))
     scored = score_trajectories(run, curated=curated, trajectories=rolled_out, iteration=1)
     found = try_learning_rates(run, trajectories=rolled_out, scores=scored, state=state)
     learner = run.config.learner.model_copy(update={"learning_rate": found.result["learning_rate"]})
     return replace(run, config=run.config.model_copy(update={"learner": learner})), found.result
 
 
-def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, name: str = "rl") -> Improvement:
+def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler) -> Improvement:
     """Sample tasks, roll out, score, update; every few iterations, validate.
 
-    Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops. Policies
-    are named after `name`.
+    Where the guard raises the alarm, the loop goes back to its best iteration with a lower learning rate, or stops.
     """
     run, trials = with_learning_rate(run, curated, start, sampler)
     training = run.config.training
@@ -71,11 +57,11 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
     policy, state, reference = start, start.entry, start.entry
     states = {0: start.entry}
     found = Improvement([validate(run, curated, start)])
-    watch, guard, rescue = Watch(run, curated, start), Guard(run, curated, sampler, name), Rescue(run, curated, name)
+    watch, guard, rescue = Watch(run, curated, start), Guard(run, curated, sampler), Rescue(run, curated)
     watch.see(0, found.evaluations)
     progress = run.driver.progress(training.iterations)
     used = 0
-    with open_source(run, curated, sampler, name) as source, kept_between_updates():
+    with open_source(run, curated, sampler) as source, kept_between_updates():
         for iteration in range(1, training.iterations + 1):
             trajectories, scores = source.gather(policy, iteration, used)
             update = state = update_policy(
@@ -93,7 +79,7 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             if event:
                 state = go_back_to(run, state=states[event.to], iteration=iteration)
             states[iteration] = state
-            policy = run.adapted(f"{name}-{iteration}", state, version=iteration)
+            policy = run.adapted(f"{LOOP}-{iteration}", state, version=iteration)
             if event:
                 source.went_back(policy)
             elif not last:
@@ -114,8 +100,8 @@ def improve(run: Run, curated: Entry, start: Policy, sampler: TaskSampler, *, na
             progress(iteration)
             if last or (event and event.action == "stop"):
                 break
-        found.rollouts[name] = source.summary()
+        found.rollouts[LOOP] = source.summary()
     found.guard.extend(guard.events)
-    found.rescue.update({name: rescue.summary} if rescue.summary else {})
-    found.rate_trials.update({name: trials} if trials else {})
+    found.rescue.update({LOOP: rescue.summary} if rescue.summary else {})
+    found.rate_trials.update({LOOP: trials} if trials else {})
     return found

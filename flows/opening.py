@@ -19,7 +19,7 @@ from tasks.records.split_chain import splits_begin_with
 from tasks.records.template import TEMPLATE_FILE, checked_template
 from tasks.stages.champion import load_champion
 from tasks.tracking.champion import Champion
-from tasks.tracking.registry import find_champion, look_up_champion
+from tasks.tracking.registry import find_champion
 from tasks.tracking.tracking import Tracking, deliver_waiting
 from tracewheel.config import SamplerSections
 from tracewheel.config.placement import dtype_line
@@ -58,7 +58,7 @@ def starting_facts(run: Run, traces: Entry) -> dict[str, Any]:
 
     def look() -> dict[str, Any]:
         deliver_waiting(run.config.work_dir, run.reporter.say)
-        champion, note = look_up_champion(run.config)
+        champion, note = find_champion(run.config, follow=True)
         run.reporter.say(note)
         return look_around(run, traces, champion, note)
 
@@ -92,8 +92,7 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
 
 def look_around(run: Run, traces: Entry, champion: Champion | None, note: str) -> dict[str, Any]:
     """The current champion, the posterior of earlier runs, decayed once, and what pass rates and splits resume from."""
-    posterior = Path(run.config.work_dir) / POSTERIOR_FILE
-    state = None
+    posterior, state = Path(run.config.work_dir) / POSTERIOR_FILE, None
     if posterior.is_file():
         way_on = "delete it, and the tasks' posterior starts over"
         kept = read_json(posterior, way_on)

@@ -13,14 +13,14 @@ from prefect.states import Completed
 from flows.console.progress import TerminalReporter
 from flows.deploy.ends import Skipped, begin, crashed, ending, in_order, skipped, watched
 from flows.deploy.turns import in_turn
-from flows.improve import improve, validate, with_harder_tier
+from flows.improve import improve, validate
 from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.screening import screened
 from flows.setup import resolve_config
 from flows.wheel_stages import Played, as_challenger, as_champion, wheel_stages
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
-from tasks.engine.drivers import Driver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run
 from tasks.engine.reading import begin_run, waits_for_logs
@@ -93,7 +93,7 @@ def run_alone(
     profile: str,
     overrides: list[str] | None,
     run_dir: str | None,
-    driver: Driver,
+    driver: DirectDriver,
     *,
     scheduled: bool = False,
     fresh: bool = False,
@@ -250,29 +250,20 @@ def learn(run: Run, prepared: Prepared | None = None) -> Outcome:
         gate = name_candidate(
             run, gate, curated, policy=policies["rl"], screen=screen, champion=champion_of(start), after=after
         )
-    repeated, validation = None, learned.validation
+    repeated = None
     if run.config.comparison.aa:  # the policy to beat once more on the same tasks, with another seed
         how = played.get(baseline, plain)
         repeated = evaluate_policy(how.run, policy=policies[baseline], curated=how.curated, split=HELD_OUT, repeat=1)
-    if run.config.comparison.harder_curve:
-        validation = with_harder_tier(*ours, learned)
     return Outcome(
         traces=traces,
         curated=curated,
         policies=policies,
         evaluations=evaluations,
-        updates=learned.updates,
-        validation=validation,
-        best_iteration=learned.best.iteration,
+        learned=learned,
         gate=gate,
         candidate=waiting.line if waiting else None,
         sampler=sampler.to_state(),
-        objectives=learned.objectives,
-        rollouts=learned.rollouts,
-        guard=learned.guard,
         repeated=repeated,
-        rate_trials=learned.rate_trials,
-        rescue=learned.rescue,
     )
 
 

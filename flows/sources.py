@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tasks.engine.helper import Helper, variables_ahead
+from tasks.engine.helper import Helper
 from tasks.engine.queue import RunQueue
 from tasks.engine.run import Policy, Run
-from tasks.stages.collect import collect_groups
-from tasks.stages.rollout import roll_out
+from tasks.stages.rollout import collect_groups, roll_out
 from tasks.stages.score import score_trajectories
+from tracewheel.config.placement import visible
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import refill_size
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
@@ -22,8 +22,13 @@ from tracewheel.sampling.validation import has_room
 from tracewheel.scoring.score import SCORES_FILE
 
 
-class Source(Protocol):
+@dataclass
+class Source:
     """Gives the loop its trajectories and the sampler their outcomes; each new policy is passed to it."""
+
+    run: Run
+    curated: Entry
+    sampler: TaskSampler
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
         """An iteration's trajectories and their scores, round by round.
@@ -33,42 +38,59 @@ class Source(Protocol):
             iteration: Its number.
             used: How many episodes of the training's budget earlier iterations took.
         """
-        ...
+        raise NotImplementedError
 
     def updated(self, policy: Policy) -> None:
         """There is a new policy, and another iteration to come."""
-        ...
 
     def went_back(self, policy: Policy) -> None:
         """The loop goes on with this policy, or ends; nothing that earlier ones sampled is trained on any more."""
-        ...
 
     def summary(self) -> dict[str, Any]:
         """Figures of the whole loop."""
-        ...
+        return {"mode": self.run.config.rollout.mode}
+
+    def first_round(self, policy: Policy, iteration: int) -> dict[str, Any]:
+        """What `roll_out` is called with in an iteration's first round."""
+        return self.round(policy, iteration, self.sampler.select(self.run.config.training.tasks_per_iteration, iteration))
+
+    def round(self, policy: Policy, iteration: int, task_ids: list[str], refill: int = 0) -> dict[str, Any]:
+        """What `roll_out` is called with in a round on these tasks."""
+        return {
+            "policy": policy,
+            "curated": self.curated,
+            "task_ids": task_ids,
+            "variants": [task.to_record() for task in self.sampler.variants(task_ids)],
+            "iteration": iteration,
+            **({"greedy_baseline": True} if self.run.config.greedy_baseline else {}),
+            "refill": refill,
+        }
+
+    def score(self, trajectories: Entry, iteration: int) -> Entry:
+        """Score a round, and give the sampler its outcomes."""
+        scored = score_trajectories(self.run, curated=self.curated, trajectories=trajectories, iteration=iteration)
+        observe_scores(self.sampler, scored.path / SCORES_FILE)
+        return scored
 
 
 @contextmanager
-def open_source(run: Run, curated: Entry, sampler: TaskSampler, name: str) -> Iterator[Source]:
-    """The source that the profile asks for; `name` distinguishes the loops of a run."""
+def open_source(run: Run, curated: Entry, sampler: TaskSampler) -> Iterator[Source]:
+    """The source that the profile asks for."""
     match run.config.rollout.mode:
         case "sync":
             yield SyncSource(run, curated, sampler)
         case "overlap":
-            with Helper(variables_ahead(run)) as helper:
+            workers = run.config.placement.workers  # the process that samples ahead sees their GPUs
+            with Helper(visible(workers[0]) if workers else {}) as helper:
                 yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
-            with contextlib.closing(QueueSource(run, curated, sampler, name)) as source:
+            with contextlib.closing(QueueSource(run, curated, sampler)) as source:
                 yield source
 
 
 @dataclass
-class SyncSource:
+class SyncSource(Source):
     """Rolls out before each update."""
-
-    run: Run
-    curated: Entry
-    sampler: TaskSampler
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
         """One round, or with dynamic sampling until enough groups carry a signal."""
@@ -78,10 +100,9 @@ class SyncSource:
         config = self.run.config
         wanted = config.training.tasks_per_iteration
         while task_ids := self.sampler.select(wanted, iteration, exclude=tried):
-            refill = len(trajectories)
-            rolled_out = roll_out(self.run, **rollout_arguments(self, policy, iteration, task_ids) | {"refill": refill})
+            rolled_out = roll_out(self.run, **self.round(policy, iteration, task_ids, refill=len(trajectories)))
             trajectories.append(rolled_out)
-            scores.append(score_and_observe(self, rolled_out, iteration))
+            scores.append(self.score(rolled_out, iteration))
             tried += task_ids
             wanted = refill_size(
                 config.learner,
@@ -93,52 +114,36 @@ class SyncSource:
         self.sampler.evolve(self.curated.path)
         return trajectories, scores
 
-    def updated(self, policy: Policy) -> None: ...
-
-    def went_back(self, policy: Policy) -> None: ...
-
-    def summary(self) -> dict[str, Any]:
-        return {"mode": "sync"}
-
 
 @dataclass
-class OverlapSource:
+class OverlapSource(Source):
     """Rolls the next iteration out while the update runs, with the present policy: one step off-policy.
 
     Tasks and policies of rollouts do not depend on timing, so a killed and resumed run gives the same bytes.
     """
 
-    run: Run
-    curated: Entry
-    sampler: TaskSampler
     pending: Callable[[], Entry] | None = None
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
         pending = self.pending or self._begin(policy, iteration)
         rolled_out = pending()
-        scored = score_and_observe(self, rolled_out, iteration)
+        scored = self.score(rolled_out, iteration)
         self.sampler.evolve(self.curated.path)
         if not is_last(self.run, iteration, used + episodes_of([rolled_out])):
             self.pending = self._begin(policy, iteration + 1)
         return [rolled_out], [scored]
-
-    def updated(self, policy: Policy) -> None: ...
 
     def went_back(self, policy: Policy) -> None:
         if self.pending:
             self.pending()  # it is being made, with the lost policy
             self.pending = None
 
-    def summary(self) -> dict[str, Any]:
-        return {"mode": "overlap"}
-
     def _begin(self, policy: Policy, iteration: int) -> Callable[[], Entry]:
-        task_ids = self.sampler.select(self.run.config.training.tasks_per_iteration, iteration)
-        return roll_out.ahead(self.run, **rollout_arguments(self, policy, iteration, task_ids))
+        return roll_out.ahead(self.run, **self.first_round(policy, iteration))
 
 
 @dataclass
-class QueueSource:
+class QueueSource(Source):
     """Orders what the sampler chooses, claims what workers hand in, and publishes each new policy.
 
     Orders for iteration k are issued as soon as the scores of iteration k - 1 - `max_staleness` are known, and may be
@@ -146,16 +151,12 @@ class QueueSource:
     is stored before anything is trained on it, so a run that continues after a kill claims the same.
     """
 
-    run: Run
-    curated: Entry
-    sampler: TaskSampler
-    name: str
     queue: RunQueue | None = None
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
         queue = self.queue or self._open(policy)
         collected = collect_groups(self.run, claimed=queue.claim(iteration), iteration=iteration)
-        scored = score_and_observe(self, collected, iteration)
+        scored = self.score(collected, iteration)
         self.sampler.evolve(self.curated.path)
         queue.order(iteration + 1 + self.run.config.rollout.max_staleness)
         if is_last(self.run, iteration, used + queue.episodes(iteration)):
@@ -171,7 +172,7 @@ class QueueSource:
             self.queue.start_over(policy)
 
     def summary(self) -> dict[str, Any]:
-        return {"mode": "async", **(self.queue.summary() if self.queue else {})}
+        return {**super().summary(), **(self.queue.summary() if self.queue else {})}
 
     def close(self) -> None:
         """Stop the workers and close the queue."""
@@ -179,37 +180,11 @@ class QueueSource:
             self.queue.close()
 
     def _open(self, start: Policy) -> RunQueue:
-        self.queue = queue = RunQueue(self.run, self.curated, self.sampler, start, self.name)
+        self.queue = queue = RunQueue(self.run, self.curated, self.sampler, start)
         for iteration in range(1, 2 + self.run.config.rollout.max_staleness):
             queue.order(iteration)
         queue.publish(start)
         return queue
-
-
-class _Loop(Protocol):
-    run: Run
-    curated: Entry
-    sampler: TaskSampler
-
-
-def rollout_arguments(loop: _Loop, policy: Policy, iteration: int, task_ids: list[str]) -> dict[str, Any]:
-    """What `roll_out` is called with in an iteration's first round."""
-    return {
-        "policy": policy,
-        "curated": loop.curated,
-        "task_ids": task_ids,
-        "variants": [task.to_record() for task in loop.sampler.variants(task_ids)],
-        "iteration": iteration,
-        **({"greedy_baseline": True} if loop.run.config.greedy_baseline else {}),
-        "refill": 0,
-    }
-
-
-def score_and_observe(loop: _Loop, trajectories: Entry, iteration: int) -> Entry:
-    """Score a round, and give the sampler its outcomes."""
-    scored = score_trajectories(loop.run, curated=loop.curated, trajectories=trajectories, iteration=iteration)
-    observe_scores(loop.sampler, scored.path / SCORES_FILE)
-    return scored
 
 
 def is_last(run: Run, iteration: int, used: int) -> bool:

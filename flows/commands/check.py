@@ -15,10 +15,6 @@ from flows.console.look import Card, Grid
 from tracewheel.core.errors import UnfitProfile
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    profile_options(parser)
-
-
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Check a profile on its first logs, without its model.
 
@@ -34,11 +30,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     lines = [*preflight(config), *work_folder_lines(config)]
     result = {"profile": options.config, "lines": [asdict(line) for line in lines]}
     if wrong := [line.name for line in lines if line.state == "error"]:
-        raise UnfitProfile(f"{options.config}: {', '.join(wrong)}", {**result, "show": shown(result)})
+        raise UnfitProfile(f"{options.config}: {', '.join(wrong)}", {**result, "show": card(options, result)})
     return result
 
 
-def shown(result: Mapping[str, Any]) -> Card:
+def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     rows = [(line["name"], line["state"], line["says"], line["advice"]) for line in result["lines"]]
     states = {line["state"] for line in result["lines"]}
     tone = "bad" if "error" in states else "warning" if "warning" in states else "good"
@@ -56,10 +52,6 @@ def shown(result: Mapping[str, Any]) -> Card:
     )
 
 
-def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    return shown(result)
-
-
 COMMAND = Command(
-    "check", "whether a profile can run: classes, logs, replays, prompts, gate; in seconds", add_options, run, card
+    "check", "whether a profile can run: classes, logs, replays, prompts, gate; in seconds", profile_options, run, card
 )

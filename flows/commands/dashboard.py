@@ -98,10 +98,8 @@ def _serve(options: argparse.Namespace, folders: list[Path]) -> dict[str, Any]:
     shown = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
     note(f"Dashboard of {', '.join(str(place.path) for place in library.places.values())}: {address}")
-    http = timed(PATIENCE)
-    config = uvicorn.Config(
-        app, http=http, ws="none", log_level="warning", access_log=False, server_header=False, lifespan="off"
-    )
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, http=timed(PATIENCE), ws="none", lifespan="off", **quiet)
     uvicorn.Server(config).run(sockets=[listener])
     return {"address": address}
 
@@ -112,20 +110,10 @@ def _decide(record: RunRecord, decision: str, by: str, note: str) -> None:
     Raises:
         DataError: the command refused; the message is its own.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "flows.cli",
-        "champion",
-        "approve",
-        str(record.path),
-        f"--by={by}",
-        f"--note={note}",
-        "--json",
-    ]
-    done = subprocess.run(
-        [*command, *(["--refuse"] if decision == "refused" else [])], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    words = ["champion", "approve", str(record.path), f"--by={by}", f"--note={note}", "--json"]
+    words += ["--refuse"] if decision == "refused" else []
+    command = [sys.executable, "-m", "flows.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"tracewheel champion approve ended with exit code {done.returncode}"]
         raise DataError(lines[-1].removeprefix("tracewheel: error: "))

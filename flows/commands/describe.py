@@ -23,8 +23,6 @@ METHODS = {
     "simulated user": ("begin", "reply"),
     "log reader": ("recognises", "read"),
 }
-SECTION = re.compile(r"^(?:Attributes|Args):\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
-ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +40,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if options.kind == "profile":
         from tracewheel.config.settings import settings
 
-        listed = [asdict(one) for one in settings()]
-        return {"settings": listed}
+        return {"settings": [asdict(one) for one in settings()]}
     kinds = built_in()
     if options.kind is None:
         listed = [
@@ -123,13 +120,14 @@ def _summary(found: Any) -> str:
 
 def arguments_of(found: type) -> list[dict[str, Any]] | None:
     """The arguments of a class: name, type, default as text (None: required) and description; None for any keyword."""
+    from tracewheel.config.settings import entries_of
     from tracewheel.core.kinds import args_model, keywords_of
 
     if model := args_model(found):
         return list(_fields(model, ""))
     if (keywords := keywords_of(found)) is None:
         return None
-    says = _descriptions(found) | _descriptions(found.__init__)  # type: ignore[misc]
+    says = entries_of(found, found.__init__)  # type: ignore[misc]
     empty = inspect.Parameter.empty
     return [
         {
@@ -146,9 +144,9 @@ def _fields(model: Any, prefix: str) -> Iterator[dict[str, Any]]:
     """The fields of a pydantic model, and those of a model within it by their path."""
     import pydantic
 
-    says: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        says |= _descriptions(base)
+    from tracewheel.config.settings import entries_of
+
+    says = entries_of(*reversed(model.__mro__))
     for own_name, field in model.model_fields.items():
         name = f"{prefix}{field.alias or own_name}"
         limits = ", ".join(re.sub(r"^\w+\((.*)\)$", r"\1", str(limit)) for limit in field.metadata)
@@ -160,20 +158,6 @@ def _fields(model: Any, prefix: str) -> Iterator[dict[str, Any]]:
         }
         if isinstance(field.annotation, type) and issubclass(field.annotation, pydantic.BaseModel):
             yield from _fields(field.annotation, f"{name}.")
-
-
-def _descriptions(found: Any) -> dict[str, str]:
-    """What a docstring says of each name under `Attributes:` or `Args:`."""
-    says: dict[str, list[str]] = {}
-    name = ""
-    for section in SECTION.findall(inspect.cleandoc(getattr(found, "__doc__", None) or "") + "\n"):
-        for line in section.splitlines():
-            if entry := ENTRY.match(line):
-                name = entry[1]
-                says[name] = [line[entry.end() :]]
-            elif name:
-                says[name].append(line.strip())
-    return {name: " ".join(lines).strip() for name, lines in says.items()}
 
 
 def _type(annotation: Any) -> str:
@@ -216,7 +200,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         says = "Kinds that a profile may name; your own as module:Class"
         return Card(says, parts=parts, next=["tracewheel describe KIND", "tracewheel describe profile"])
     for record in result["described"]:
-        parts += [Block(f"{record['kind']}: {record['sort']}", _unwrapped(record["doc"] or "(no docstring)"))]
+        parts.append(Block(f"{record['kind']}: {record['sort']}", _unwrapped(record["doc"] or "(no docstring)")))
         if record["args"]:
             arguments = [(one["name"], one["type"], _default(one), one["description"]) for one in record["args"]]
             parts.append(Grid(("argument", "type", "default", ""), arguments, False))

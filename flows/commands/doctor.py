@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.config import DoctorSections, load_stored_config
     from tracewheel.core.run_record import LINEAGE_FILE, RunRecord
     from tracewheel.core.run_state import FAILED
-    from tracewheel.report.doctor import examine, loops_of, read_records
+    from tracewheel.report.doctor import LOOP_FILE, examine, read_records
     from tracewheel.report.doctor.finding import Finding
 
     work_dir = Path(config.work_dir)
@@ -43,15 +42,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if not (record.path / LINEAGE_FILE).is_file():
         raise DataError(f"{record.path}: no such run; `tracewheel runs status` lists them, --run names one")
     own = DoctorSections.of(load_stored_config(record.path).model_copy(update={"doctor": config.doctor}))
-    loops = {name: read_records(own, folder, work_dir / "store") for name, folder in loops_of(record.path).items()}
-    findings = [replace(item, loop=name) for name, records in loops.items() for item in examine(records)]
+    records = read_records(own, record.path, work_dir / "store") if (record.path / LOOP_FILE).is_file() else None
+    findings = examine(records) if records else []
     if (state := record.state.read()).get("state") == FAILED:
         # What a run ends by in its first rollout, such as programs that all fail, leaves no records to examine.
         where = {"at": state["stage"]} if state.get("stage") else {}
         findings.insert(0, Finding("failed", "severe", {**where, "by": state.get("message", "")}, MEND))
     if not findings:
         raise DataError(f"{record.path}: the run has not reached reinforcement learning; `tracewheel retrain` resumes it")
-    said = result(run_id, sum(len(records.iterations) for records in loops.values()), findings)
+    said = result(run_id, len(records.iterations) if records else 0, findings)
     severe = [item.check for item in findings if item.severity == "severe"]
     if severe:
         raise UnhealthyRun(f"run {run_id}: {', '.join(severe)}", said)

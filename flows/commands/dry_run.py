@@ -58,24 +58,22 @@ def make_plan(run: Run) -> dict[str, Any]:
     foresight = foresee_run(run, curated.path if curated else None) if missing else None
     if foresight:
         foresight.check()
-    stages = [_stage(run, stage, calls, foresight) for stage in STAGES if (calls := _of_stage(found, stage))]
+    calls = {stage: [one for one in found if one.planned.stage == stage] for stage in STAGES}
+    stages = [_stage(run, stage, of_stage, foresight) for stage, of_stage in calls.items() if of_stage]
+    unknown = [stage["stage"] for stage in stages if stage["estimated_seconds"] is None]
     return {
         "run_id": run.record.run_id,
         "complete": run.record.summary is not None and not missing,
         "next": missing[0].planned.label if missing else None,
         "stages": stages,
         "made": [{"label": one.planned.label, "why": one.why} for one in missing],
-        "estimated_seconds": _sum([stage["estimated_seconds"] for stage in stages]),
+        "estimated_seconds": None if unknown else round(sum(stage["estimated_seconds"] for stage in stages), 1),
         "power": power_before(run, curated),
         "schedule": foresee(run, curated, start),
         "placement": [{"part": part.part, "gpus": list(part.cards), "memory": part.memory} for part in placed(run.config)],
-        "estimate": _basis(run, [stage["stage"] for stage in stages if stage["estimated_seconds"] is None], foresight),
+        "estimate": _basis(run, unknown, foresight),
         "memory": to_record(foresight.needs, foresight.limits) if foresight else [],
     }
-
-
-def _of_stage(found: list[Found], stage: str) -> list[Found]:
-    return [one for one in found if one.planned.stage == stage]
 
 
 def _stage(run: Run, stage: str, calls: list[Found], foresight: Foresight | None) -> dict[str, Any]:
@@ -101,15 +99,6 @@ def _stage(run: Run, stage: str, calls: list[Found], foresight: Foresight | None
     }
 
 
-def _of(available: int | None) -> str:
-    return "" if available is None else f"; {available / GIB:.1f} GiB are available"
-
-
-def _sum(seconds: list[float | None]) -> float | None:
-    known = [value for value in seconds if value is not None]
-    return round(sum(known), 1) if len(known) == len(seconds) else None
-
-
 def _basis(run: Run, unknown: list[str], foresight: Foresight | None) -> str:
     """What the estimate is made from."""
     if unknown:
@@ -117,14 +106,6 @@ def _basis(run: Run, unknown: list[str], foresight: Foresight | None) -> str:
     if run.store.history("rollout"):
         return "from earlier runs in this work folder"
     return "from a measured pass of the base" if foresight else "rough"
-
-
-def placement_table(placement: list[dict[str, Any]]) -> Table:
-    """Which GPUs each part of a run takes, and how much of their memory."""
-    table = Table("part", "GPUs", "memory", title="Placement")
-    for row in placement:
-        table.add_row(row["part"], ", ".join(map(str, row["gpus"])), row["memory"])
-    return table
 
 
 def show_plan(plan: Mapping[str, Any]) -> None:
@@ -144,13 +125,17 @@ def show_plan(plan: Mapping[str, Any]) -> None:
         )
     console.print(table)
     if plan["placement"]:
-        console.print(placement_table(plan["placement"]))
+        cards = Table("part", "GPUs", "memory", title="Placement")
+        for row in plan["placement"]:
+            cards.add_row(row["part"], ", ".join(map(str, row["gpus"])), row["memory"])
+        console.print(cards)
     console.print(f"Gate: {plan['power']['says']}.", markup=False)
     if schedule := plan["schedule"]:
         would = {True: "would start now", False: "would be skipped", None: "may start"}[schedule["starts"]]
         console.print(f"Schedule: a scheduled run {would}: {schedule['why']}.", markup=False, soft_wrap=True)
     for need in plan["memory"]:
-        console.print(f"Memory: {need['says']}{_of(need['available_bytes'])}.", markup=False, soft_wrap=True)
+        free = "" if need["available_bytes"] is None else f"; {need['available_bytes'] / GIB:.1f} GiB are available"
+        console.print(f"Memory: {need['says']}{free}.", markup=False, soft_wrap=True)
     if plan["complete"]:
         console.print("All is stored: the run would show its result again.")
     else:

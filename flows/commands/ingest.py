@@ -119,14 +119,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ingest_profile(options: argparse.Namespace) -> dict[str, Any]:
-    needs_one = (
-        ("--format", options.format),
-        ("--full", options.full),
-        ("--reader", options.readers),
-        ("--outcomes", options.outcomes),
-        ("--forgotten", options.forgotten),
-    )
-    if len(options.paths) > 1 or any(value for _, value in needs_one):
+    if len(options.paths) > 1 or any((options.format, options.full, options.readers, options.outcomes, options.forgotten)):
         raise InputError(f"{options.paths[0]}: a profile names its logs itself; give it alone, and settings with --set")
     from flows.setup import prepare_environment, resolve_config
     from tracewheel.core.store import produce_whole
@@ -271,7 +264,7 @@ def outcomes_grid(said: Mapping[str, Any]) -> Grid:
 
 def next_profile(options: argparse.Namespace) -> str:
     """The profile that an ingest was given; otherwise the user's own."""
-    given = [path for path in options.paths if path.endswith((".yaml", ".yml"))]
+    given = [path for path in options.paths if path.endswith(PROFILES)]
     return shlex.quote(given[0]) if given else "PROFILE.yaml"
 
 
@@ -279,9 +272,8 @@ def _place(options: argparse.Namespace, file: str, line: int) -> str:
     """FILE:LINE of a record as it can be typed: files are stored without the folders that they share."""
     from tracewheel.traces.discovery import find_files
 
-    if any(path.endswith((".yaml", ".yml")) for path in options.paths):
-        return ""
-    path = find_files(options.paths).get(file) if options.paths else None
+    has_profile = any(path.endswith(PROFILES) for path in options.paths)
+    path = find_files(options.paths).get(file) if options.paths and not has_profile else None
     if path is None:
         return ""
     here = Path.cwd()

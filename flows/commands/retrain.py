@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from flows.commands import doctor
 from flows.commands.champion.promote import refuse_or
 from flows.commands.command import Command
 from flows.console.arguments import leak_option, note, profile_of, profile_options, profile_words
-from flows.console.look import Card
 from tracewheel.core.errors import ConfigError
 
 
@@ -47,25 +47,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return {**plan, "show": lambda: show_plan(plan)}
     if options.as_of:
         return _as_of(options)
-    from flows.console.summary import show_summary
     from flows.deploy.server import LocalServer
-    from tracewheel.core.stopping import Stopped, requested, stoppable
+    from tracewheel.core.stopping import stoppable
 
     with stoppable(grace=0), LocalServer(Path(config.work_dir)) as server:
-        from prefect.exceptions import Abort, TerminationSignal
-
-        from flows import retrain as flow
+        from flows.retrain import retrain  # takes as long as the server
 
         server.wait()
-        with stoppable():  # no signal in the midst of Prefect's engine, which would call the run crashed
-            try:
-                summary = _through_prefect(flow, options)
-            except (Abort, TerminationSignal) as stop:  # the second where a signal meets Prefect's own handler, at the start
-                if request := requested():
-                    raise Stopped(request, str(stop)) from None
-                raise
-    profile = profile_words(options)
-    return refuse_or(summary["gate"], {**summary, "show": lambda: show_summary(summary, profile)})
+        with stoppable(), _stop_told():  # no signal in the midst of Prefect's engine, which would call the run crashed
+            summary = _through_prefect(retrain, options)
+    return _shown(options, summary)
 
 
 def _as_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -77,13 +68,8 @@ def _as_of(options: argparse.Namespace) -> dict[str, Any]:
     """
     from datetime import datetime
 
-    from prefect.exceptions import Abort
-
-    from flows.console.summary import show_summary
-    from flows.retrain import run_alone
-    from tasks.engine.drivers import DirectDriver
     from tracewheel.core import clock
-    from tracewheel.core.stopping import Stopped, requested, stoppable
+    from tracewheel.core.stopping import stoppable
 
     try:
         moment = datetime.fromisoformat(options.as_of)
@@ -91,37 +77,58 @@ def _as_of(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError("it has no zone")
     except ValueError as error:
         raise ConfigError(f"--as-of {options.as_of}: write it as 2026-10-02T00:00:00Z ({error})") from error
-    with stoppable(), clock.at(moment):
-        try:
-            result = run_alone(
-                options.config, options.overrides, options.run_dir, DirectDriver(), scheduled=True, fresh=options.fresh
-            )
-        except Abort as stop:
-            if request := requested():
-                raise Stopped(request, str(stop)) from None
-            raise
-    if "skipped" in result:
-        return {**result, "show": f"skipped: {result['skipped']}\n"}
+    with stoppable(), clock.at(moment), _stop_told():
+        result = _alone(options, scheduled=True)
+    return _shown(options, result) if "gate" in result else {**result, "show": f"skipped: {result['skipped']}\n"}
+
+
+@contextlib.contextmanager
+def _stop_told() -> Iterator[None]:
+    """Say why a flow was stopped.
+
+    Raises:
+        Stopped: it was.
+    """
+    from prefect.exceptions import Abort, TerminationSignal
+
+    from tracewheel.core.stopping import Stopped, requested
+
+    try:
+        yield
+    except (Abort, TerminationSignal) as stop:  # the second where a signal meets Prefect's own handler, at the start
+        if request := requested():
+            raise Stopped(request, str(stop)) from None
+        raise
+
+
+def _shown(options: argparse.Namespace, summary: dict[str, Any]) -> dict[str, Any]:
+    from flows.console.summary import show_summary
+
     profile = profile_words(options)
-    return refuse_or(result["gate"], {**result, "show": lambda: show_summary(result, profile)})
+    return refuse_or(summary["gate"], {**summary, "show": lambda: show_summary(summary, profile)})
+
+
+def _alone(options: argparse.Namespace, *, scheduled: bool = False) -> dict[str, Any]:
+    """The run without Prefect's server."""
+    from flows.retrain import run_alone
+    from tasks.engine.drivers import DirectDriver
+
+    given = (options.config, options.overrides, options.run_dir)
+    return run_alone(*given, DirectDriver(), scheduled=scheduled, fresh=options.fresh)
 
 
 def _through_prefect(flow: Any, options: argparse.Namespace) -> Any:
     """The flow's summary. Where Prefect's server is away, the same run without it: what is stored is not made again."""
-    try:
-        return flow.retrain(options.config, options.overrides, options.run_dir, fresh=options.fresh)
-    except Exception as error:
-        from tasks.engine.drivers import DirectDriver, is_prefect_away
+    from tasks.engine.drivers import is_prefect_away
 
+    try:
+        return flow(options.config, options.overrides, options.run_dir, fresh=options.fresh)
+    except Exception as error:
         if not is_prefect_away(error):
             raise
         note("Prefect's server does not answer: the run goes on without it")
-        return flow.run_alone(options.config, options.overrides, options.run_dir, DirectDriver(), fresh=options.fresh)
+        return _alone(options)
 
 
-def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
-    """What stopped a run: findings of the doctor."""
-    return doctor.card(options, result)
-
-
-COMMAND = Command("retrain", "the whole loop, from traces to a promoted adapter", add_options, run, card)
+# Its card is of what stopped a run: findings of the doctor.
+COMMAND = Command("retrain", "the whole loop, from traces to a promoted adapter", add_options, run, doctor.card)

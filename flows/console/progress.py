@@ -72,7 +72,7 @@ class TerminalReporter:
             lines.join()
 
     def start(self, label: str) -> None:
-        self._drop()
+        self.clear()
         self._stage = _Stage(label)
         self._current = self._bars.add_task(f"{label:<{LABEL_WIDTH}}", total=None, unit="")
 
@@ -88,7 +88,7 @@ class TerminalReporter:
         self.move(StageProgress(done, total, "episodes"))
 
     def end(self, label: str, state: str, seconds: float) -> None:
-        self._drop()
+        self.clear()
         colour = COLOURS.get(state, "red")
         self.console.print(f"{label:<{LABEL_WIDTH}} [{colour}]{state:<10}[/] {seconds:6.1f} s")
 
@@ -107,9 +107,6 @@ class TerminalReporter:
 
     def clear(self) -> None:
         """Show no stage any more."""
-        self._drop()
-
-    def _drop(self) -> None:
         self._stage = None
         if self._current is not None:
             self._bars.remove_task(self._current)

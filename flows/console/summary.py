@@ -37,38 +37,37 @@ def show_summary(summary: Mapping[str, Any], profile: str = "PROFILE.yaml") -> N
         f"{summary['wall_seconds']:.0f} s this time",
         soft_wrap=True,
     )
+
+    def line(label: str, text: str, style: str | None = None) -> None:
+        console.print(f"{label:<11} {text}", style=style, markup=False, soft_wrap=True)
+
     if "leaks" in summary:
-        console.print(f"leaks       every figure is in doubt: {summary['leaks']}", style="red", markup=False, soft_wrap=True)
+        line("leaks", f"every figure is in doubt: {summary['leaks']}", "red")
     for damaged in summary.get("damaged", []):
-        console.print(f"made again  {damaged['entry']}: {damaged['flaw']}", style="yellow", markup=False, soft_wrap=True)
+        line("made again", f"{damaged['entry']}: {damaged['flaw']}", "yellow")
     for counts in summary.get("lost_tasks", {}).values():
-        console.print(f"lost tasks  {counts['says']}", style="yellow", markup=False, soft_wrap=True)
+        line("lost tasks", counts["says"], "yellow")
     for sentence in sentences(summary["intake"]) if "intake" in summary else ():
-        console.print(f"intake      {sentence}", style="yellow", markup=False, soft_wrap=True)
-    gate = summary["gate"]
-    colour = "green" if gate["verdict"] == "promoted" else "yellow"
+        line("intake", sentence, "yellow")
+    gate, success = summary["gate"], summary["success"]
     first, *others = in_words(gate)
-    console.print(f"gate        {first}", style=colour, markup=False, soft_wrap=True)
+    line("gate", first, "green" if gate["verdict"] == "promoted" else "yellow")
     for sentence in others:
-        console.print(f"            {sentence}", markup=False, soft_wrap=True)
-    success = summary["success"]
+        line("", sentence)
     if (logged := success.get("deployed")) is not None and logged > (success.get("rl") or 0.0):
-        text = f"            the agent as logged solves {logged:.1%} of these tasks, more than the new policy"
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
+        line("", f"the agent as logged solves {logged:.1%} of these tasks, more than the new policy", "yellow")
     if (approval := summary.get("approval")) and not approval["decision"]:
-        text = f"approval    waits for a person: `tracewheel champion approve {summary['run_id']} --by NAME`, or the dashboard"
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
+        command = f"`tracewheel champion approve {summary['run_id']} --by NAME`"
+        line("approval", f"waits for a person: {command}, or the dashboard", "yellow")
     for point in summary.get("pareto", []):
         values = ", ".join(f"{name} {'–' if value is None else f'{value:.3f}'}" for name, value in point["objectives"].items())
         beaten = f"beaten by {', '.join(point['beaten_by'])}" if point["beaten_by"] else "not compared"
-        place = "on the Pareto front" if point["on_front"] else beaten
-        console.print(f"objectives  {point['name']}: {values}; {place}", markup=False, soft_wrap=True)
+        line("objectives", f"{point['name']}: {values}; {'on the Pareto front' if point['on_front'] else beaten}")
     if summary.get("mlflow_waiting"):
-        text = f"MLflow      the run waits for it: the next run delivers it, or `tracewheel runs sync {profile}`"
-        console.print(text, style="yellow", markup=False, soft_wrap=True)
+        line("MLflow", f"the run waits for it: the next run delivers it, or `tracewheel runs sync {profile}`", "yellow")
     for name, label in PLACES.items():
         if summary.get(name):
-            console.print(f"{label:<11} {summary[name]}", markup=False, soft_wrap=True)
+            line(label, str(summary[name]))
     promoted = gate["verdict"] == "promoted"
     say(console, next=[f"tracewheel deploy {profile} --cron '0 3 * * *'" if promoted else f"tracewheel doctor {profile}"])
 

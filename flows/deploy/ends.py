@@ -45,7 +45,7 @@ from tracewheel.core.locks import hold
 from tracewheel.core.processes import end_with_parent
 from tracewheel.core.store import PARTIAL, disk_errors
 from tracewheel.evaluation.wording import in_words
-from tracewheel.operations.approval import Approval, approval_of
+from tracewheel.operations.approval import approval_of
 
 NOTES = ".flow_runs"
 UNBEGUN = "stopped ({}) before the run began; the next start begins it"
@@ -170,25 +170,19 @@ def begin(run: Run, *, scheduled: bool) -> None:
 
 
 def complete(run: Run, summary: Summary) -> State[Any]:
-    """The end of a run that came to a verdict."""
-    gate = summary["gate"]
-    promoted = gate["verdict"] != "refused"
-    said = " ".join(in_words(gate))
+    """The end of a run that came to a verdict; one that the gate would promote may wait for a person, or be decided on."""
+    promoted = summary["gate"]["verdict"] != "refused"
+    said = " ".join(in_words(summary["gate"]))
+    name, state = ("Promoted", run_state.PROMOTED) if promoted else ("Refused", run_state.REFUSED)
+    message, noted = f"run {run.record.run_id}: {said}", said
     approval = approval_of(run.record.path) if promoted else None
     if approval is not None and approval.outcome != run_state.PROMOTED:
-        return _undecided(run, summary, approval)
-    message = f"run {run.record.run_id}: {said} (report: {summary['report']})"
-    run.record.state.end(run_state.PROMOTED if promoted else run_state.REFUSED, said)
-    return Completed(name="Promoted" if promoted else "Refused", message=message, data=summary)
-
-
-def _undecided(run: Run, summary: Summary, approval: Approval) -> State[Any]:
-    """The end of a run that the gate would promote: it waits for a person, or was decided on otherwise."""
-    name, state = ("Refused", run_state.REFUSED) if approval.outcome else ("AwaitingApproval", run_state.AWAITING)
-    message = f"the gate would promote run {run.record.run_id}: {' '.join(in_words(summary['gate']))} It {approval.says}"
-    if approval.waits:
-        message += f" (`tracewheel champion approve {run.record.path} --by NAME`)"
-    run.record.state.end(state, message)
+        name, state = ("Refused", run_state.REFUSED) if approval.outcome else ("AwaitingApproval", run_state.AWAITING)
+        message = f"the gate would promote {message} It {approval.says}"
+        if approval.waits:
+            message += f" (`tracewheel champion approve {run.record.path} --by NAME`)"
+        noted = message
+    run.record.state.end(state, noted)
     return Completed(name=name, message=f"{message} (report: {summary['report']})", data=summary)
 
 

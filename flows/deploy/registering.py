@@ -29,9 +29,11 @@ from tracewheel.core.errors import ConfigError
 
 def deployment_arguments(plan: Plan) -> dict[str, Any]:
     """What both a served deployment and one for a work pool have."""
+    options = plan.options
+    cron = [Cron(options.cron, timezone=plan.timezone)] if options.cron is not None else []
     return {
         "name": plan.name,
-        "schedules": _schedules(plan),
+        "schedules": [*cron, *([Interval(options.interval)] if options.interval is not None else [])],
         "parameters": parameters(plan),
         "description": _description(plan),
         "tags": ["tracewheel", champion_key(plan.config)],
@@ -105,14 +107,6 @@ def job_variables(image: str | None, given: list[str], kind: str) -> dict[str, A
     return variables
 
 
-def _schedules(plan: Plan) -> list[Any]:
-    if plan.options.cron is not None:
-        return [Cron(plan.options.cron, timezone=plan.timezone)]
-    if plan.options.interval is not None:
-        return [Interval(plan.options.interval)]
-    return []
-
-
 def _description(plan: Plan) -> str:
     """Markdown for Prefect's page of the deployment."""
     config = plan.config
@@ -139,8 +133,6 @@ OVERDUE = """{
 
 def register_notifications(plan: Plan, deployment_id: UUID) -> None:
     """Have the server watch for runs that do not come. What it watches already goes on: a restart of `deploy` is no run."""
-    from prefect.client.orchestration import get_client
-
     owner = f"tracewheel.deployment.{deployment_id}"  # what the deployment itself owns, Prefect deletes at each registration
     wanted = [
         _automation(plan.name, number, notify, deployment_id, owner)

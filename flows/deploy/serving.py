@@ -108,9 +108,8 @@ def _end(serving: _Serving, deployment_id: UUID, config: RetrainConfig, reason: 
 
 def _end_unbegun(deployment_id: UUID, config: RetrainConfig, reason: str) -> None:
     """End a run whose process is still starting: it has nothing to lose, and would hear the word late."""
-    starting = FlowRunFilter.model_validate(
-        {"deployment_id": {"any_": [deployment_id]}, "state": {"type": {"any_": ["PENDING"]}}}
-    )
+    pending = {"deployment_id": {"any_": [deployment_id]}, "state": {"type": {"any_": ["PENDING"]}}}
+    starting = FlowRunFilter.model_validate(pending)
     with contextlib.suppress(httpx.HTTPError, PrefectException, RuntimeError), get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=starting):
             message = UNBEGUN.format(reason)

@@ -130,11 +130,9 @@ def read_history(client: Any, deployment_id: UUID) -> History:
     from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.sorting import FlowRunSort
 
-    due = FlowRunFilter.model_validate(
-        {"deployment_id": {"any_": [deployment_id]}, "expected_start_time": {"before_": datetime.now(UTC)}}
-    )
-    runs = client.read_flow_runs(flow_run_filter=due, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=RUNS_LOOKED_AT)
-    return History.of(runs)
+    wanted = {"deployment_id": {"any_": [deployment_id]}, "expected_start_time": {"before_": datetime.now(UTC)}}
+    due, newest = FlowRunFilter.model_validate(wanted), FlowRunSort.EXPECTED_START_TIME_DESC
+    return History.of(client.read_flow_runs(flow_run_filter=due, sort=newest, limit=RUNS_LOOKED_AT))
 
 
 def start_run(client: Any, deployment_id: UUID, why: str, tag: str, parameters: dict[str, Any] | None = None) -> None:

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,16 +69,9 @@ def in_turn(config: RetrainConfig, *, scheduled: bool) -> Iterator[str]:
         yield in_the_way
 
 
-@dataclass(frozen=True)
-class _Lock:
-    """The lock's file, and whether this process holds it."""
-
-    path: Path
-    held: bool
-
-
 @contextlib.contextmanager
-def _held(config: RetrainConfig) -> Iterator[_Lock]:
+def _held(config: RetrainConfig) -> Iterator[tuple[Path, bool]]:
+    """The lock's file, and whether this process holds it."""
     database = sqlite_file(config.tracking.uri)
     folder = database.parent if database else Path(tempfile.gettempdir()) / f"tracewheel-{os.getuid()}"
     path = folder / f".{champion_key(config)}.lock"
@@ -89,7 +81,7 @@ def _held(config: RetrainConfig) -> Iterator[_Lock]:
     with hold(path) as held:
         if held:
             path.write_text(f"{_own_name()} (process {os.getpid()})")
-        yield _Lock(path, held)
+        yield path, held
 
 
 def _wait_for_file(config: RetrainConfig, deadline: float, stack: contextlib.ExitStack) -> str:
@@ -97,12 +89,12 @@ def _wait_for_file(config: RetrainConfig, deadline: float, stack: contextlib.Exi
     with _waiting() as say:
         while True:
             attempt = contextlib.ExitStack()
-            lock = attempt.enter_context(_held(config))
-            if lock.held or not _has_locks(lock.path.parent):
+            path, held = attempt.enter_context(_held(config))
+            if held or not _has_locks(path.parent):
                 stack.push(attempt)
                 return ""
             attempt.close()
-            holder = lock.path.read_text().strip() or "another run"
+            holder = path.read_text().strip() or "another run"
             if time.monotonic() > deadline:
                 return _in_the_way(config, holder)
             say(f"waiting for {holder}, which works on the same champion ({config.tracking.model_name})")
@@ -122,9 +114,8 @@ def _wait_for_slot(config: RetrainConfig, deadline: float, stack: contextlib.Exi
             except TimeoutError:
                 _free_lost_slot(name)
             except Exception as error:  # Prefect is away: what the limit guards against is rarer than a lost night
-                print(
-                    f"Prefect's limit {name} could not be asked ({type(error).__name__}); going on without it", file=sys.stderr
-                )
+                away = f"Prefect's limit {name} could not be asked ({type(error).__name__})"
+                print(f"{away}; going on without it", file=sys.stderr)
                 return ""
             else:
                 stack.callback(_leave, slot)
@@ -160,13 +151,8 @@ def cancel_missed() -> None:
     me, deployment_id = prefect.runtime.flow_run.id, prefect.runtime.deployment.id
     if not deployment_id:
         return
-    late = FlowRunFilter.model_validate(
-        {
-            "deployment_id": {"any_": [deployment_id]},
-            "state": {"type": {"any_": ["SCHEDULED"]}},
-            "expected_start_time": {"before_": datetime.now(UTC)},
-        }
-    )
+    due = {"state": {"type": {"any_": ["SCHEDULED"]}}, "expected_start_time": {"before_": datetime.now(UTC)}}
+    late = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment_id]}, **due})
     try:
         with get_client(sync_client=True) as client:
             for other in client.read_flow_runs(flow_run_filter=late):

@@ -57,9 +57,7 @@ def resolve_target(config: RetrainConfig, folder: WorkFolder, name: str, what: s
         InfrastructureError: it names a model version, and MLflow does not answer.
     """
     named = VERSION.fullmatch(name)
-    if what is None and name == CHAMPION:
-        return _of_version(config, folder, name, _champion(config))
-    if what is None and named and _is_model(config, named["name"]):
+    if what is None and (name == CHAMPION or (named and _is_model(config, named["name"]))):
         return _of_version(config, folder, name, _version(config, named))
     key = os.environ.get(KEY_VARIABLE, "").encode()
     return find_target(folder, name, lambda kind, value: identity_pseudonym(kind, value, key), what)
@@ -80,32 +78,26 @@ def _of_version(config: RetrainConfig, folder: WorkFolder, name: str, version: A
 
 
 @bounded
-def _champion(config: RetrainConfig) -> Any:
-    return version_by_alias(_client(config), config.tracking.model_name)
-
-
-@bounded
 def _is_model(config: RetrainConfig, name: str) -> bool:
     database = sqlite_file(config.tracking.uri)
-    if database and not database.exists():
+    if "'" in name or (database and not database.exists()):
         return False
-    return bool(_client(config).search_registered_models(f"name = '{name}'")) if "'" not in name else False
+    return bool(make_client(config.tracking.uri).search_registered_models(f"name = '{name}'"))
 
 
 @bounded
-def _version(config: RetrainConfig, named: re.Match[str]) -> Any:
-    client = _client(config)
-    wanted = f"name = '{named['name']}'"
-    if named["alias"]:
-        return client.get_model_version_by_alias(named["name"], named["alias"])
-    return next((one for one in client.search_model_versions(wanted) if str(one.version) == named["version"]), None)
-
-
-def _client(config: RetrainConfig) -> Any:
+def _version(config: RetrainConfig, named: re.Match[str] | None) -> Any:
+    """The model version that a name means; without one, the champion."""
     database = sqlite_file(config.tracking.uri)
     if database and not database.exists():
         raise DataError(f"{config.tracking.uri}: there is no such store yet; a run makes it")
-    return make_client(config.tracking.uri)
+    client = make_client(config.tracking.uri)
+    if named is None:
+        return version_by_alias(client, config.tracking.model_name)
+    if named["alias"]:
+        return client.get_model_version_by_alias(named["name"], named["alias"])
+    known = client.search_model_versions(f"name = '{named['name']}'")
+    return next((one for one in known if str(one.version) == named["version"]), None)
 
 
 def find_target(

@@ -221,8 +221,7 @@ def _copy_entry(run: FinishedRun, work: Path, name: str, what: str) -> None:
         DataError: it is lost or damaged.
     """
     store = Store(run.store)
-    stage, _, key = name.rpartition("-")
-    if store.find(stage, key) is None:
+    if store.find_named(name) is None:
         flaw = store.flaws.get(name, "it is no longer in the store (`tracewheel runs gc`, or a folder that was copied in part)")
         raise DataError(f"{name}, {what}: {flaw}; the run cannot begin as it did")
     target = work / "store"
@@ -232,5 +231,4 @@ def _copy_entry(run: FinishedRun, work: Path, name: str, what: str) -> None:
 
 
 def _stored(run: FinishedRun, name: str) -> bool:
-    stage, _, key = name.rpartition("-")
-    return Store(run.store).find(stage, key) is not None
+    return Store(run.store).find_named(name) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,8 @@ from tasks.engine.run import Policy, Run, named
 from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
-from tracewheel.core.run_record import LINEAGE_FILE, LOOP_FILE, SNAPSHOT_FILE, loops_of
-from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata, write_whole
+from tracewheel.core.run_record import LINEAGE_FILE, LOOP_FILE, SNAPSHOT_FILE
+from tracewheel.core.store import FACTS, PARTIAL, Entry, read_metadata
 from tracewheel.curation.curated_folder import SPLITS_FILE
 from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.lineage.backward import LEARNED_FILE, learned_rows
@@ -49,11 +48,10 @@ def write_results(run: Run, outcome: Outcome, summary: Mapping[str, Any]) -> Non
         reopened = outcome.curated.result.get("reopened", [])
         lineage["datasets"]["outcomes"] = {**outcome.traces.result["outcomes"], "reopened": reopened}
     lineage["started_from"] = {name: start.get(name) for name in ("evidence", "splits")}
-    lineage["iterations"] = {
-        loop or "rl": _iterations(run, read_json(folder / LOOP_FILE)) for loop, folder in loops_of(run.record.path).items()
-    }
+    loop = run.record.path / LOOP_FILE
+    lineage["iterations"] = {"rl": _iterations(run, read_json(loop))} if loop.is_file() else {}
     lineage["policies"] = {name: _policy(policy) for name, policy in outcome.policies.items()}
-    lineage["chosen"] = {"policy": "rl", "iteration": outcome.best_iteration, "model_version": summary["model_version"]}
+    lineage["chosen"] = {"policy": "rl", "iteration": outcome.learned.best.iteration, "model_version": summary["model_version"]}
     lineage["evaluations"] = {
         name: {split: named(entry) | _rates(entry) for split, entry in splits.items()}
         for name, splits in outcome.evaluations.items()
@@ -67,7 +65,7 @@ def write_results(run: Run, outcome: Outcome, summary: Mapping[str, Any]) -> Non
     lineage["mlflow_run"] = summary["mlflow_run"]
     if learned := _note_learned(run, outcome.policies["rl"]):
         lineage["learned"] = learned
-    write_whole(run.record.path / LINEAGE_FILE, json.dumps(lineage, indent=2) + "\n")
+    run.record.write(LINEAGE_FILE, lineage)
 
 
 def _note_learned(run: Run, policy: Policy) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.closing.lineage import write_results
-from tasks.closing.summary import costs, harder_differences, intervals, rates
+from tasks.closing.summary import costs, estimates, harder_differences
 from tasks.engine.artifacts import publish_summary
 from tasks.engine.run import Policy, Run
 from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
 from tasks.records.gate_ledger import began_with
+from tasks.records.improvement import Improvement
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
@@ -38,7 +38,6 @@ from tracewheel.operations.intake_record import INTAKE_FILE
 from tracewheel.report.cost import cost_of_run
 from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
-from tracewheel.sampling.guard import GuardEvent
 
 PAGE_FILE = "report.html"
 
@@ -49,16 +48,9 @@ class Outcome:
 
     Attributes:
         evaluations: Policy name to split to evaluation, in the order of the table's rows.
-        updates: Iteration to the metrics of its update.
-        validation: Iteration to `greedy` and `sampled` success on the validation split.
-        best_iteration: The iteration that was chosen; 0 is the start.
+        learned: What the loop returned.
         sampler: The tasks' posterior at the end.
-        objectives: Candidate to its objectives on the validation split; empty when the rubric has none.
-        rollouts: Loop to how it got its rollouts: the mode, and of asynchronous training the counts of the queue.
-        guard: What the guard did in the loop.
         repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
-        rate_trials: Loop to the trials that found its learning rate.
-        rescue: Loop to its lost tasks, as `Improvement` has them.
         candidate: The line in the ledger of the candidate that the run began with; None where none waits any more.
     """
 
@@ -66,25 +58,18 @@ class Outcome:
     curated: Entry
     policies: dict[str, Policy]
     evaluations: dict[str, dict[str, Entry]]
-    updates: dict[int, dict[str, Any]]
-    validation: dict[int, dict[str, float | None]]
-    best_iteration: int
+    learned: Improvement
     gate: dict[str, Any]
     sampler: dict[str, Any]
     started: float = field(default_factory=time.monotonic)
-    objectives: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    rollouts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    guard: Sequence[GuardEvent] = ()
     repeated: Entry | None = None
-    rate_trials: dict[str, dict[str, Any]] = field(default_factory=dict)
-    rescue: dict[str, dict[str, Any]] = field(default_factory=dict)
     candidate: dict[str, Any] | None = None
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)
 def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, Any]:
     """Write the report and the summary; returns the summary."""
-    weights = outcome.policies["rl"].weights
+    weights, learned = outcome.policies["rl"].weights, outcome.learned
     assert weights is not None
     kept = run.record.path / weights.name
     produce_whole(kept, lambda out: shutil.copytree(weights, out, dirs_exist_ok=True))
@@ -94,9 +79,9 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         "gate": outcome.gate,
         **costs(run.used),
         "wall_seconds": round(time.monotonic() - outcome.started, 2),
-        "best_iteration": outcome.best_iteration,
-        "rollouts": outcome.rollouts,
-        "guard": [event.to_record() for event in outcome.guard],
+        "best_iteration": learned.best.iteration,
+        "rollouts": learned.rollouts,
+        "guard": [event.to_record() for event in learned.guard],
         "model_version": model_version,
         weights.name: str(kept),
         "report": str(run.record.path / PAGE_FILE),
@@ -106,34 +91,29 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
     schedule = run.config.schedule
     prices = (schedule.cost_per_hour, schedule.cost_per_million_tokens)
     summary["worth"] = cost_of_run(summary, outcome.gate, prices, schedule.currency)
-    if approval := approval_of(run.record.path):
-        summary["approval"] = approval.to_record()
-    if line := outcome.candidate or began_with(run, run.record.started() or {}):
-        summary["candidate"] = line
-    summary["splits"] = outcome.curated.result.get("split_ledger")
-    if versions := outcome.curated.result.get("versions"):
-        summary["versions"] = versions["says"]
-    if shared := shared_held_out(run, outcome.curated):
-        summary["held_out_shared"] = shared
+    approval, leaks = approval_of(run.record.path), outcome.curated.result["leaks"]
+    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
+    baseline, sure = held_out[outcome.gate["baseline"]], run.config.gate.confidence
     if (run.record.path / INTAKE_FILE).is_file():
         summary["intake"] = read_json(run.record.path / INTAKE_FILE)
         summary["funnel"] = run_funnel(outcome.curated.result, summary["intake"])
-    if (leaks := outcome.curated.result["leaks"])["found"]:
-        summary["leaks"] = leaks["says"]
-    if damaged := run.record.damaged:
-        summary["damaged"] = damaged
-    if outcome.rate_trials:
-        summary["rate_trials"] = outcome.rate_trials
-    if run.config.learner.kind == "auto":
-        summary["algorithm"] = says(outcome.updates[1])
-    if outcome.rescue:
-        summary["lost_tasks"] = outcome.rescue
-    if outcome.objectives:
-        summary["pareto"] = [point.to_record() for point in pareto_points(outcome.objectives)]
-    if noise := noise_of(run, outcome):
-        summary["noise_floor"] = noise
+    summary["splits"] = outcome.curated.result.get("split_ledger")
+    where_known = {
+        "approval": approval and approval.to_record(),
+        "candidate": outcome.candidate or began_with(run, run.record.started() or {}),
+        "versions": (outcome.curated.result.get("versions") or {}).get("says"),
+        "held_out_shared": shared_held_out(run, outcome.curated),
+        "leaks": leaks["says"] if leaks["found"] else None,
+        "damaged": run.record.damaged,
+        "rate_trials": learned.rate_trials,
+        "algorithm": says(learned.updates[1]) if run.config.learner.kind == "auto" and learned.updates else None,
+        "lost_tasks": learned.rescue,
+        "pareto": [point.to_record() for point in pareto_points(learned.objectives)],
+        "noise_floor": outcome.repeated and noise_floor(baseline, outcome.repeated.path, confidence=sure),
+    }
+    summary |= {name: value for name, value in where_known.items() if value}
     summary["constant_policy"] = best_constant_policy(run.config.evaluation.rubric or run.config.rubric, outcome.curated.path)
-    changes = run.record.write(CHANGES_FILE, changes_of(outcome))
+    changes = run.record.write(CHANGES_FILE, changed_tasks(held_out["rl"], baseline))
     run.record.write(GATE_FILE, outcome.gate)
     write_results(run, outcome, summary)
     data = results_of(
@@ -141,9 +121,13 @@ def write_report(run: Run, outcome: Outcome, model_version: str) -> dict[str, An
         {name: [entry.path for entry in splits.values()] for name, splits in outcome.evaluations.items()},
         pass_at=run.config.evaluation.pass_at,
     )
-    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder, **rates(data.policies)}
-    summary["validation"] = outcome.validation
-    summary["intervals"] = intervals(data.policies)
+    figures = estimates(data.policies)
+    summary |= {"n_held_out": data.n_held_out, "n_harder": data.n_harder}
+    summary |= {name: {key: one.value if one else None for key, one in of.items()} for name, of in figures.items()}
+    summary["validation"] = learned.validation
+    summary["intervals"] = {
+        name: {key: [one.low, one.high] if one else None for key, one in of.items()} for name, of in figures.items()
+    }
     summary["pass_at"] = {row.key: {k: one.value for k, one in row.pass_at.items()} for row in data.policies}
     summary["harder_differences"] = harder_differences(outcome.evaluations)
     export_runs([run.record], run.record.path / PAGE_FILE, ending=summary)
@@ -165,17 +149,3 @@ def told_by_mlflow(record: RunRecord) -> dict[str, Any]:
     """What was put into the summary when the run was logged."""
     summary = record.summary or {}
     return {name: summary[name] for name in ("mlflow_run", "model_version", "mlflow_waiting") if name in summary}
-
-
-def noise_of(run: Run, outcome: Outcome) -> dict[str, Any]:
-    """The noise floor that the A/A run measured; empty without one."""
-    if outcome.repeated is None:
-        return {}
-    first = outcome.evaluations[outcome.gate["baseline"]]["held_out"].path
-    return noise_floor(first, outcome.repeated.path, confidence=run.config.gate.confidence)
-
-
-def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """The held-out tasks that the policy after RL gains and loses against the gate's baseline."""
-    held_out = {name: splits["held_out"].path for name, splits in outcome.evaluations.items()}
-    return changed_tasks(held_out["rl"], held_out[outcome.gate["baseline"]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracewheel.core.files import read_table
@@ -36,16 +36,9 @@ def costs(entries: Iterable[Entry]) -> dict[str, Any]:
     }
 
 
-def rates(policies: Iterable[PolicyResult]) -> dict[str, dict[str, float | None]]:
+def estimates(policies: Sequence[PolicyResult]) -> dict[str, dict[str, Estimate | None]]:
     """`success` and `harder` (greedy) and `sampled`, by policy; None where a policy has no such figure."""
-    rows = list(policies)
-    return {name: {row.key: _value(getattr(row, field)) for row in rows} for name, field in FIGURES.items()}
-
-
-def intervals(policies: Iterable[PolicyResult]) -> dict[str, dict[str, list[float] | None]]:
-    """The 95% intervals of the same figures."""
-    rows = list(policies)
-    return {name: {row.key: _interval(getattr(row, field)) for row in rows} for name, field in FIGURES.items()}
+    return {name: {row.key: getattr(row, field) for row in policies} for name, field in FIGURES.items()}
 
 
 def harder_differences(evaluations: Mapping[str, Mapping[str, Entry]]) -> dict[str, dict[str, Any]]:
@@ -57,11 +50,3 @@ def harder_differences(evaluations: Mapping[str, Mapping[str, Entry]]) -> dict[s
         if interval:
             differences[name] = {"difference": float(found.mean()), "interval": list(interval)}
     return differences
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return estimate.value if estimate else None
-
-
-def _interval(estimate: Estimate | None) -> list[float] | None:
-    return [estimate.low, estimate.high] if estimate else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prefect.artifacts import (
@@ -19,6 +19,26 @@ from tracewheel.core.progress import Listener, Progress
 EVERY_SECONDS = 10.0
 
 
+class _Bar:
+    """A progress artifact. A server that does not answer must not end what it shows, nor be asked each time."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._gone = False
+        self.id: Any = None
+
+    def show(self, share: float, text: str) -> None:
+        if self._gone:
+            return
+        try:
+            if self.id is None:
+                self.id = create_progress_artifact(share, key=self._key, description=text)
+            else:
+                update_progress_artifact(self.id, progress=share, description=text)
+        except Exception:
+            self._gone = True
+
+
 class StageProgress:
     """A progress artifact of a stage that takes longer than `every` seconds, updated no more often than that.
 
@@ -29,11 +49,8 @@ class StageProgress:
     """
 
     def __init__(self, stage: str, listener: Listener, every: float = EVERY_SECONDS) -> None:
-        self._every = every
-        self._key = f"{stage.replace('_', '-')}-progress"
-        self._listener = listener
-        self._id: Any = None
-        self._gone = False
+        self._listener, self._every = listener, every
+        self._bar = _Bar(f"{stage.replace('_', '-')}-progress")
         self._said = time.monotonic()
 
     def reached(self, progress: Progress) -> None:
@@ -42,48 +59,25 @@ class StageProgress:
         if now < self._said + self._every or not progress.total:
             return
         self._said = now
-        text = f"{progress.done} of {progress.total} {progress.unit}" + (
-            f", {progress.tokens} tokens" if progress.tokens else ""
-        )
-        self._show(100.0 * progress.done / progress.total, text)
+        tokens = f", {progress.tokens} tokens" if progress.tokens else ""
+        text = f"{progress.done} of {progress.total} {progress.unit}{tokens}"
+        self._bar.show(100.0 * progress.done / progress.total, text)
 
     def ended(self) -> None:
         """The stage is done."""
-        if self._id is not None:
-            self._show(100.0, "done")
-
-    def _show(self, share: float, text: str) -> None:
-        if self._gone:
-            return
-        try:
-            if self._id is None:
-                self._id = create_progress_artifact(share, key=self._key, description=text)
-            else:
-                update_progress_artifact(self._id, progress=share, description=text)
-        except Exception:  # a server that does not answer must not end the stage that it shows, nor be asked each time
-            self._gone = True
+        if self._bar.id is not None:
+            self._bar.show(100.0, "done")
 
 
-class LoopProgress:
-    """A progress artifact of the reinforcement-learning loop."""
+def loop_progress(iterations: int) -> Callable[[int], None]:
+    """A progress artifact of the reinforcement-learning loop, to be told of each iteration."""
+    bar = _Bar("rl-iterations")
 
-    def __init__(self, iterations: int) -> None:
-        self._iterations = iterations
-        self._id: Any = None
-        self._gone = False
-        self.reached(0)
+    def reached(iteration: int) -> None:
+        bar.show(100.0 * iteration / iterations, "Reinforcement-learning iterations")
 
-    def reached(self, iteration: int) -> None:
-        if self._gone:
-            return
-        share = 100.0 * iteration / self._iterations
-        try:
-            if self._id is None:
-                self._id = create_progress_artifact(share, key="rl-iterations", description="Reinforcement-learning iterations")
-            else:
-                update_progress_artifact(self._id, progress=share)
-        except Exception:  # a server that does not answer must not end the loop that it shows
-            self._gone = True
+    reached(0)
+    return reached
 
 
 def publish_summary(summary: Mapping[str, Any], note: str) -> bool:
@@ -119,5 +113,4 @@ def show_skip(run_id: str, reason: str) -> None:
     """Why a scheduled run was skipped, as a page of its flow run."""
     if not flow_run.id:
         return
-    text = f"**skipped**\n\n{reason}\n"
-    create_markdown_artifact(text, key="skipped", description=f"Why run {run_id} was skipped")
+    create_markdown_artifact(f"**skipped**\n\n{reason}\n", key="skipped", description=f"Why run {run_id} was skipped")

@@ -29,17 +29,12 @@ def differences(made: Mapping[str, Any], task: StageTask[Any], config: RetrainCo
             if made[what] != content_hash(new):
                 found.append(f"{what} of the stored result: not known, but not those of now")
         elif what == "code":
-            found += _code(old, new)
+            for module, one, other in _changed(old, new):
+                found.append(f"code: {module} {'is new' if one is None else 'is gone' if other is None else 'has changed'}")
         else:
             name = "package " if what == "packages" else ""
             found += [f"{name}{key}: {_shown(one)} then, {_shown(other)} now" for key, one, other in _changed(old, new)]
     return found
-
-
-def _code(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    for module in sorted(old.keys() | new.keys()):
-        if old.get(module) != new.get(module):
-            yield f"code: {module} {'is new' if module not in old else 'is gone' if module not in new else 'has changed'}"
 
 
 def _changed(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tracewheel.core import stopping
 from tracewheel.core.errors import TracewheelError
@@ -19,28 +19,7 @@ if TYPE_CHECKING:
     from tasks.engine.run import Run
     from tasks.engine.stage import Call, StageTask
 
-
 PROBE_SECONDS = 5.0
-
-
-class Driver(Protocol):
-    """Obtains the results of stages for a run."""
-
-    def get(self, stage: StageTask[Any], call: Call) -> Entry:
-        """The entry of a call: reused, or made now."""
-        ...
-
-    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
-        """Begin a call, where the driver can do so, and return at once. The result waits for the entry."""
-        ...
-
-    def progress(self, iterations: int) -> Callable[[int], None]:
-        """Show the progress of a loop; call the returned function after each iteration."""
-        ...
-
-    def call(self, task: Any, run: Run, *args: Any) -> Any:
-        """Call a Prefect task that is no stage."""
-        ...
 
 
 def is_prefect_away(error: BaseException) -> bool:
@@ -61,80 +40,11 @@ def is_prefect_away(error: BaseException) -> bool:
         return True
 
 
-class PrefectDriver:
-    """Runs each stage as a Prefect task, inside a flow; once Prefect's server is gone, in this process."""
-
-    def __init__(self) -> None:
-        self._alone: DirectDriver | None = None
-
-    def get(self, stage: StageTask[Any], call: Call) -> Entry:
-        stopping.check()
-        if self._alone:
-            return self._alone.get(stage, call)
-        call.run.reporter.start(call.label)
-        started = time.perf_counter()
-        stored = call.stored(stage.stage)
-        call.run.record.state.at(call.label)
-        task = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None)
-        try:
-            state: State[dict[str, Any]] = task(call, return_state=True)
-        except Exception as error:  # a stage's own errors come in the state
-            return self._go_on(error, call.run.reporter.say).get(stage, call)
-        return self._end(call, stored, state, time.perf_counter() - started)
-
-    def call(self, task: Any, run: Run, *args: Any) -> Any:
-        """Call a Prefect task that is no stage, and that may be repeated."""
-        if not self._alone:
-            try:
-                return task(run, *args)
-            except Exception as error:
-                self._go_on(error, run.reporter.say)
-        return task.fn(run, *args)
-
-    def _go_on(self, error: Exception, say: Callable[[str], None]) -> DirectDriver:
-        """Without Prefect from now on.
-
-        Raises:
-            Exception: the error, where it does not come from Prefect being away.
-        """
-        if not is_prefect_away(error):
-            raise error
-        self._alone = DirectDriver()
-        say(f"Prefect's server does not answer ({type(error).__name__}): the run goes on without it, and its pages stop here")
-        return self._alone
-
-    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
-        stopping.check()
-        if self._alone:
-            return self._alone.begin(stage, call)
-        stored = call.stored(stage.stage)
-        future = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None).submit(call)
-
-        def entry() -> Entry:
-            started = time.perf_counter()
-            future.wait()
-            return self._end(call, stored, future.state, time.perf_counter() - started)
-
-        return entry
-
-    def progress(self, iterations: int) -> Callable[[int], None]:
-        from tasks.engine.artifacts import LoopProgress
-
-        return LoopProgress(iterations).reached
-
-    @staticmethod
-    def _end(call: Call, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
-        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
-        call.run.reporter.end(call.label, shown, seconds)
-        record = state.result()
-        stopping.check()
-        return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})
-
-
 class DirectDriver:
-    """Runs each stage in this process, without Prefect, when its result is needed."""
+    """How a run obtains the results of its stages: each in this process, without Prefect, when its result is needed."""
 
     def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        """The entry of a call: reused, or made now."""
         stopping.check()
         call.run.reporter.start(call.label)
         started = time.perf_counter()
@@ -147,13 +57,84 @@ class DirectDriver:
             call.run.reporter.end(call.label, state, time.perf_counter() - started)
         return replace(entry, reused=stored is not None)
 
-    def missing(self, label: str) -> None: ...
-
     def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        """Begin a call, where the driver can do so, and return at once. The result waits for the entry."""
         return functools.partial(self.get, stage, call)
 
     def progress(self, iterations: int) -> Callable[[int], None]:
+        """Show the progress of a loop; call the returned function after each iteration."""
         return lambda iteration: None
 
     def call(self, task: Any, run: Run, *args: Any) -> Any:
+        """Call a Prefect task that is no stage, and that may be repeated."""
         return task.fn(run, *args)
+
+
+class PrefectDriver(DirectDriver):
+    """Runs each stage as a Prefect task, inside a flow; once Prefect's server is gone, in this process."""
+
+    def __init__(self) -> None:
+        self._alone = False
+
+    def get(self, stage: StageTask[Any], call: Call) -> Entry:
+        stopping.check()
+        if self._alone:
+            return super().get(stage, call)
+        call.run.reporter.start(call.label)
+        started = time.perf_counter()
+        stored = call.stored(stage.stage)
+        call.run.record.state.at(call.label)
+        task = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None)
+        try:
+            state: State[dict[str, Any]] = task(call, return_state=True)
+        except Exception as error:  # a stage's own errors come in the state
+            self._go_on(error, call.run)
+            return super().get(stage, call)
+        return self._end(call, stored, state, time.perf_counter() - started)
+
+    def call(self, task: Any, run: Run, *args: Any) -> Any:
+        if not self._alone:
+            try:
+                return task(run, *args)
+            except Exception as error:
+                self._go_on(error, run)
+        return super().call(task, run, *args)
+
+    def _go_on(self, error: Exception, run: Run) -> None:
+        """Without Prefect from now on.
+
+        Raises:
+            Exception: the error, where it does not come from Prefect being away.
+        """
+        if not is_prefect_away(error):
+            raise error
+        self._alone = True
+        why = f"Prefect's server does not answer ({type(error).__name__})"
+        run.reporter.say(f"{why}: the run goes on without it, and its pages stop here")
+
+    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
+        stopping.check()
+        if self._alone:
+            return super().begin(stage, call)
+        stored = call.stored(stage.stage)
+        future = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None).submit(call)
+
+        def entry() -> Entry:
+            started = time.perf_counter()
+            future.wait()
+            return self._end(call, stored, future.state, time.perf_counter() - started)
+
+        return entry
+
+    def progress(self, iterations: int) -> Callable[[int], None]:
+        from tasks.engine.artifacts import loop_progress
+
+        return loop_progress(iterations)
+
+    @staticmethod
+    def _end(call: Call, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
+        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
+        call.run.reporter.end(call.label, shown, seconds)
+        record = state.result()
+        stopping.check()
+        return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -141,17 +140,15 @@ def _key(config: RetrainConfig, request: PassRequest) -> str:
 
 @functools.cache
 def _machine(device: str) -> list[Any]:
-    names = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.is_file() else []
+    names = [line for line in lines if line.startswith("model name")]
     found: list[Any] = [platform.machine(), names[:1], os.cpu_count()]
     if device.startswith("cuda"):
         import torch
 
         found.append(torch.cuda.get_device_name(device))
     return found
-
-
-def _lines(file: Path) -> list[str]:
-    return file.read_text().splitlines() if file.is_file() else []
 
 
 def lengths_of(run: Run, curated: Path | None) -> Lengths:
@@ -183,11 +180,11 @@ def lengths_of(run: Run, curated: Path | None) -> Lengths:
 
 
 def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
+    """The first logged conversations, and about how many the warm start will imitate: attempts at the training tasks."""
     from tracewheel.traces.discovery import find_logs
     from tracewheel.traces.readers.plugins import own_readers
     from tracewheel.traces.readers.reading import read_traces
 
-    """The first logged conversations, and about how many the warm start will imitate: attempts at the training tasks."""
     spoken: list[tuple[Any, Any]] = []
     prompts: Counter[str] = Counter()
     ingest = config.ingest
@@ -200,8 +197,8 @@ def _logged(config: RetrainConfig) -> tuple[list[tuple[Any, Any]], int]:
     return spoken, int(IMITATED * logged * min(1.0, config.curation.train_tasks / max(1, len(prompts))))
 
 
-def _summed(config: RetrainConfig, found: Iterable[tuple[int, int, int]], demonstrations: int) -> Lengths:
-    rollout, rows = config.rollout, list(found)
+def _summed(config: RetrainConfig, rows: list[tuple[int, int, int]], demonstrations: int) -> Lengths:
+    rollout = config.rollout
     if not rows:
         most = rollout.max_tokens
         return Lengths(most / 4, most / 4, float(most), most, demonstrations)

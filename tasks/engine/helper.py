@@ -9,15 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracewheel.config.placement import visible
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.processes import end_with_parent
 from tracewheel.core.stopping import SIGNALS
-
-if TYPE_CHECKING:
-    from tasks.engine.run import Run
 
 
 class Helper:
@@ -63,12 +59,6 @@ class Helper:
             for process in list((pool._processes or {}).values()):
                 process.kill()
         pool.shutdown()
-
-
-def variables_ahead(run: Run) -> dict[str, str]:
-    """The variables of the process that samples ahead of the learner: the GPUs that it sees."""
-    workers = run.config.placement.workers
-    return visible(workers[0]) if workers else {}
 
 
 def _begin(parent: int, variables: dict[str, str]) -> None:

@@ -65,7 +65,8 @@ def other_inputs(config: RetrainConfig) -> dict[str, str]:
     Raises:
         DataError: one of them is missing.
     """
-    return {"base": base_hash(config.policy.base)} | all_named_inputs(config)
+    named = {name: digest for section in SECTIONS for name, digest in named_inputs(config, section).items()}
+    return {"base": base_hash(config.policy.base)} | named
 
 
 def identify(config: RetrainConfig, inputs: dict[str, str]) -> str:
@@ -108,15 +109,6 @@ def named_inputs(config: RetrainConfig, section: str) -> dict[str, str]:
         DataError: a file is missing.
     """
     return SECTIONS[section](config) if section in SECTIONS else {}
-
-
-def all_named_inputs(config: RetrainConfig) -> dict[str, str]:
-    """`named_inputs` of all sections.
-
-    Raises:
-        DataError: a file is missing.
-    """
-    return {name: digest for section in SECTIONS for name, digest in named_inputs(config, section).items()}
 
 
 def _recording(config: RetrainConfig) -> dict[str, str]:

@@ -11,19 +11,7 @@ from typing import Any, NamedTuple
 
 from tasks.engine.kinds import code_of
 from tasks.engine.run import values_for
-from tasks.engine.stage import StageTask
-from tasks.stages.collect import collect_groups
-from tasks.stages.curate import curate_tasks
-from tasks.stages.evaluate import evaluate_policy
-from tasks.stages.gate import decide_gate
-from tasks.stages.guard import go_back_to
-from tasks.stages.ingest import ingest_traces
-from tasks.stages.rate_trials import try_learning_rates
-from tasks.stages.rescue import solve_tasks, teach_tasks
-from tasks.stages.rollout import roll_out
-from tasks.stages.score import score_trajectories
-from tasks.stages.update import update_policy
-from tasks.stages.warm_start import warm_start_policy
+from tasks.engine.stage_code import TASKS
 from tracewheel.config import RetrainConfig
 from tracewheel.core.fingerprint import code_version
 
@@ -35,25 +23,22 @@ class Needs(NamedTuple):
     """What a stage of `dvc.yaml` is made of.
 
     Attributes:
-        tasks: The flow's stages in it.
+        tasks: The flow's stages in it, by name.
         sections: Sections of the profile that it reads beside those of its tasks.
         code: Modules of the domain that it calls beside those of its tasks.
     """
 
-    tasks: tuple[StageTask[Any], ...]
+    tasks: tuple[str, ...]
     sections: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
 
 
 NEEDS: dict[str, Needs] = {
-    "ingest": Needs((ingest_traces,)),
-    "curate": Needs((curate_tasks,)),
-    "warm_start": Needs((warm_start_policy,)),
+    "ingest": Needs(("ingest",)),
+    "curate": Needs(("curate",)),
+    "warm_start": Needs(("warm_start",)),
     "improve": Needs(
-        (
-            roll_out, collect_groups, score_trajectories, update_policy, try_learning_rates, teach_tasks, solve_tasks,
-            go_back_to, evaluate_policy,
-        ),
+        ("rollout", "collect", "score", "update", "rate_trials", "teach", "solutions", "go_back", "evaluate"),
         ("training", "sampler", "learner", "guard", "rate_trials"),
         (
             "tracewheel.sampling.curriculum", "tracewheel.sampling.dynamic_sampling", "tracewheel.sampling.guard",
@@ -61,8 +46,8 @@ NEEDS: dict[str, Needs] = {
             "tracewheel.sampling.validation", "tracewheel.evaluation.ranking",
         ),
     ),
-    "evaluate": Needs((evaluate_policy,)),
-    "gate": Needs((decide_gate,)),
+    "evaluate": Needs(("evaluate",)),
+    "gate": Needs(("gate",)),
     "figures": Needs((), ("seed", "evaluation"), ("tracewheel.report.figures",)),
 }  # fmt: skip
 
@@ -70,7 +55,7 @@ NEEDS: dict[str, Needs] = {
 def sections_of(stage: str) -> tuple[str, ...]:
     """The sections of a profile that a stage of `dvc.yaml` reads, sorted."""
     needs = NEEDS[stage]
-    found = {section for task in needs.tasks for section in task.sections.keyed()} | set(needs.sections)
+    found = {section for task in needs.tasks for section in TASKS[task].sections.keyed()} | set(needs.sections)
     return tuple(sorted(found - DERIVED))
 
 
@@ -86,7 +71,7 @@ def stage_keys(config: RetrainConfig) -> dict[str, Mapping[str, Any]]:
         sections = sections_of(stage)
         keys[stage] = {
             "settings": values_for(config, sections),
-            "tasks": {task.stage: task.made_by(config) for task in needs.tasks},
+            "tasks": {task: TASKS[task].made_by(config) for task in needs.tasks},
             "code": {module: _version(module, config, sections) for module in needs.code},
         }
     return keys

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tracewheel.config import DpoConfig, PassesConfig, PolicyGradientConfig, RetrainConfig, RubricConfig
+from tracewheel.config import DpoConfig, PassesConfig, PolicyGradientConfig, RetrainConfig
 from tracewheel.core.fingerprint import code_files, own_modules
 from tracewheel.core.log_formats import READERS, reading_places
 from tracewheel.core.tool_formats import AUTO, FORMATS
@@ -59,7 +59,7 @@ def _named(config: RetrainConfig) -> Iterator[Named]:
     yield Named("environment", "tracewheel.environments", world_code(environment.spec, environment.verifiers))
     for section, rubric in (("rubric", config.rubric), ("evaluation", config.evaluation.rubric)):
         if rubric is not None:
-            yield Named(section, "tracewheel.scoring.verifiers", _verifiers(rubric))
+            yield Named(section, "tracewheel.scoring.verifiers", kinds_code(*(term.spec for term in rubric.verifiers)))
     yield Named("audit", "tracewheel.evaluation.graders", Code(_modules(*map(AUDITS.place, AUDITS))))
     yield Named("ingest", "tracewheel.traces.readers.log_reader", _readers(config))
     formats = FORMATS if config.policy.tool_format == AUTO else [config.policy.tool_format]
@@ -86,10 +86,6 @@ def _algorithm(learner: PolicyGradientConfig) -> Iterator[Named]:
     places = [ADVANTAGES[kind] for kind in kinds if kind in ADVANTAGES]
     yield Named("learner", "tracewheel.learner.advantages.trajectories", Code(_modules(*places), own_modules([advantage.kind])))
     yield Named("learner", "tracewheel.learner.losses.policy", Code(_modules(SURROGATES[learner.surrogate.kind])))
-
-
-def _verifiers(rubric: RubricConfig) -> Code:
-    return kinds_code(*(term.spec for term in rubric.verifiers))
 
 
 def _readers(config: RetrainConfig) -> Code:

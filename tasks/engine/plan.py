@@ -97,13 +97,8 @@ class _Listing:
     def __init__(self, config: RetrainConfig, known: Known) -> None:
         self.config, self.known = config, known
         self.calls: list[Planned] = []
-        curation = config.curation
-        self._size: Mapping[str, int] = known.tasks or {
-            TRAIN: curation.train_tasks,
-            VALIDATION: curation.validation_tasks,
-            HELD_OUT: curation.held_out_tasks,
-            HARDER: curation.harder_tasks,
-        }
+        planned = {split: getattr(config.curation, f"{split}_tasks") for split in (TRAIN, VALIDATION, HELD_OUT, HARDER)}
+        self._size: Mapping[str, int] = known.tasks or planned
         self._made_by: dict[str, str | None] = {"base": None}  # name of a policy to the label of the call that made it
         warm = WARM_STARTS[config.warm_start.demonstrations]
         self._start = "candidate" if known.candidate else "champion" if known.champion else warm
@@ -190,8 +185,6 @@ class _Listing:
             self._add("gate", "gate", after=(f"evaluate rl {HELD_OUT}", f"evaluate {baseline} {HELD_OUT}"))
         if config.comparison.aa:
             self._evaluate(baseline, HELD_OUT, repeat=1, best_of=chosen.get("baseline", ()))
-        for name in self._validated if config.comparison.harder_curve else ():
-            self._evaluate(name, HARDER)
 
 
 class Lookup:
@@ -209,10 +202,8 @@ class Lookup:
         self._why = {own[name]: "" for name in ("weights", "against") if own.get(name)}  # made by earlier runs, as they are
         self._curated: Entry | None = None
         self._found: dict[str, Entry] = {}
-        self._updates_with: list[tuple[int, float]] = []  # (iterations after this one, learning rate)
-        for event in read_guard(run.record.path) or []:
-            if event["action"] == "go_back":
-                self._updates_with.append((event["iteration"], event["learning_rate"]))
+        events = [event for event in read_guard(run.record.path) or [] if event["action"] == "go_back"]
+        self._updates_with = [(event["iteration"], event["learning_rate"]) for event in events]  # after it, the rate
 
     def find(self, planned: Planned) -> Found:
         """The result of a call. Calls are asked for in their order."""
@@ -224,7 +215,7 @@ class Lookup:
         name = next((name for name in names if not self._why_not(name)), None)
         if name is None:
             return Found(planned, None, self._why_not(names[0]) if names else "nothing is stored")
-        entry = self._entry(name)
+        entry = self._run.store.find_named(name)
         if entry is None:
             return Found(planned, None, f"what is stored is damaged: {self._run.store.flaws[name]}")
         self._found[planned.label] = entry
@@ -243,11 +234,11 @@ class Lookup:
                 continue
             if any(arguments.get(key) != value for key, value in planned.arguments.items()):
                 continue
-            if (
-                _without_total(made["label"]) == _without_total(planned.label)
-                if chosen is None
-                else _same_policy(arguments["policy"], chosen)
-            ):
+            if chosen is None:
+                ours = _without_total(made["label"]) == _without_total(planned.label)
+            else:
+                ours = _identity(arguments["policy"]) == _identity(chosen)
+            if ours:
                 yield name
 
     def _best(self, labels: Iterable[str]) -> Mapping[str, Any]:
@@ -258,16 +249,11 @@ class Lookup:
         policy: Mapping[str, Any] = self._made[entries[best].path.name]["arguments"]["policy"]
         return policy
 
-    def _entry(self, name: str) -> Entry | None:
-        stage, _, key = name.rpartition("-")
-        return self._run.store.find(stage, key)
-
     def _why_not(self, name: str) -> str:
         """Why a stored result is not what the run would make; empty where it is."""
         if name not in self._why:
-            self._why[name] = "" if name in self._made else f"{name} is no longer stored"
-            if name in self._made:
-                self._why[name] = self._differs(name, self._made[name])
+            self._why[name] = ""  # an update that took no step is made from what it is
+            self._why[name] = self._differs(name, self._made[name]) if name in self._made else f"{name} is no longer stored"
         return self._why[name]
 
     def _differs(self, name: str, made: Mapping[str, Any]) -> str:
@@ -388,5 +374,5 @@ def _entries_in(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from _entries_in(inner)
 
 
-def _same_policy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.get("digest") == other.get("digest") and one["version"] == other["version"]
+def _identity(policy: Mapping[str, Any]) -> tuple[Any, Any]:
+    return policy.get("digest"), policy["version"]

@@ -9,6 +9,7 @@ from typing import Any
 from tasks.engine.fleet import make_fleet
 from tasks.engine.kinds import code_of
 from tasks.engine.run import Policy, Run, settings_for
+from tasks.records.improvement import LOOP
 from tracewheel.core.fingerprint import code_parts, package_versions
 from tracewheel.core.progress import Progress
 from tracewheel.core.store import Entry
@@ -30,11 +31,10 @@ class RunQueue:
         curated: The curation, whose training tasks are rolled out.
         sampler: Chooses them.
         start: The policy that the loop starts from.
-        name: Identifies the loop in its run.
     """
 
-    def __init__(self, run: Run, curated: Entry, sampler: TaskSampler, start: Policy, name: str) -> None:
-        self._run, self._name = run, name
+    def __init__(self, run: Run, curated: Entry, sampler: TaskSampler, start: Policy) -> None:
+        self._run = run
         self._fleet: WatchedFleet | None = None
         self._oldest = 0  # version of the oldest policy whose groups are trained on
         staleness = run.config.rollout.max_staleness
@@ -46,7 +46,7 @@ class RunQueue:
             "code": code_parts(*code.modules, plugins=code.plugins),
             "packages": package_versions(),
         }
-        queue = f"{run.record.run_id}-{name}-{content_hash(made_from, 8)}.sqlite"
+        queue = f"{run.record.run_id}-{LOOP}-{content_hash(made_from, 8)}.sqlite"
         path = Path(run.config.work_dir) / "queue" / queue
         self.queue = TrajectoryQueue.open(path, path.stem, staleness)
         self._book = OrderBook(self.queue, run.config, curated.path, sampler)
@@ -74,7 +74,7 @@ class RunQueue:
         if claimed := self.queue.claimed(iteration):
             return claimed
         if self._fleet is None:
-            self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / self._name))
+            self._fleet = WatchedFleet(make_fleet(run.config, self.queue, run.record.path / "workers" / LOOP))
 
         def groups_done(done: int, total: int) -> None:
             run.reporter.move(Progress(done, total, "groups"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from tasks.engine.drivers import Driver
+from tasks.engine.drivers import DirectDriver
 from tasks.engine.inputs import identify, identify_settings, input_digests, other_inputs
 from tasks.engine.run import Reporter, Run
 from tasks.stages.ingest import ingest_traces
@@ -34,27 +34,8 @@ LINKS_KEPT = 3
 LINK_FIELDS = ("entry", "digest", "state")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a run reads.
-
-    Attributes:
-        run_id: The run.
-        settings: `inputs.identify_settings`.
-        snapshot: What it reads of the logs.
-        inputs: `inputs.input_digests`.
-        says: Sentences for the console.
-    """
-
-    run_id: str
-    settings: str
-    snapshot: Snapshot
-    inputs: dict[str, str]
-    says: tuple[str, ...] = ()
-
-
 def begin_run(
-    config: RetrainConfig, reporter: Reporter | None = None, driver: Driver | None = None, *, fresh: bool = False
+    config: RetrainConfig, reporter: Reporter | None = None, driver: DirectDriver | None = None, *, fresh: bool = False
 ) -> Run:
     """The run of a profile: the last one, if it is not complete and can be resumed, or one on the logs as they are now.
 
@@ -69,11 +50,21 @@ def begin_run(
         DataError: a trace file, the base model, the recording or a benchmark is missing.
     """
     config.require_run()
-    reading = begin_reading(config, fresh=fresh)
-    run = Run.on(config, reading.run_id, reporter, driver)
-    for sentence in reading.says:
+    settings, held = identify_settings(config, other_inputs(config)), held_slices(config.work_dir)
+    says: list[str] = []
+    record = None if fresh else find_run(config, settings)
+    snapshot = _resumed(config, record, held, says) if record is not None and _is_unfinished(record) else None
+    resumed = record.run_id if record is not None and snapshot is not None else ""
+    if snapshot is None:
+        taken = replace(take_snapshot(config.ingest, _last(config), held), forgotten=read_forgotten(config.work_dir))
+        snapshot = _linked(config, taken, says)
+        for name, size in snapshot.unfinished.items():
+            says.append(f"{name} ends within a line: its last {size} bytes wait for a later run")
+    inputs = input_digests(config, snapshot)
+    run = Run.on(config, resumed or identify(config, inputs), reporter, driver)
+    for sentence in says:
         run.reporter.say(sentence)
-    return replace(run, snapshot=reading.snapshot, inputs=reading.inputs, settings=reading.settings)
+    return replace(run, snapshot=snapshot, inputs=inputs, settings=settings)
 
 
 def waits_for_logs(config: RetrainConfig) -> bool:
@@ -89,56 +80,19 @@ def last_run(config: RetrainConfig) -> Run:
         DataError: the base model, the recording or a benchmark is missing.
     """
     config.require_run()
-    reading = last_reading(config)
-    if reading is None:
-        return begin_run(config)
-    run = Run.on(config, reading.run_id)
-    return replace(run, snapshot=reading.snapshot, inputs=reading.inputs, settings=reading.settings)
-
-
-def begin_reading(config: RetrainConfig, *, fresh: bool = False) -> Reading:
-    """What the next run reads: everything but the batches that are held.
-
-    Args:
-        config: The profile.
-        fresh: Whether to begin a run on the logs as they are now, even if an earlier one is not complete.
-
-    Raises:
-        DataError: a path has no log file, or a file that a run wrote is damaged.
-    """
-    settings, held = identify_settings(config, other_inputs(config)), held_slices(config.work_dir)
-    says: list[str] = []
-    record = None if fresh else find_run(config, settings)
-    if record is not None and _is_unfinished(record):
-        snapshot = _resumed(config, record, held, says)
-        if snapshot is not None:
-            return Reading(record.run_id, settings, snapshot, input_digests(config, snapshot), tuple(says))
-    taken = replace(take_snapshot(config.ingest, _last(config), held), forgotten=read_forgotten(config.work_dir))
-    snapshot = _linked(config, taken, says)
-    for name, size in snapshot.unfinished.items():
-        says.append(f"{name} ends within a line: its last {size} bytes wait for a later run")
-    inputs = input_digests(config, snapshot)
-    return Reading(identify(config, inputs), settings, snapshot, inputs, tuple(says))
-
-
-def last_reading(config: RetrainConfig) -> Reading | None:
-    """What the last run of a profile read, whether or not the logs still hold it; None if none has begun."""
     settings = identify_settings(config, other_inputs(config))
     record = find_run(config, settings)
     if record is None or record.snapshot is None:
-        return None
+        return begin_run(config)
     snapshot = Snapshot.from_record(record.snapshot)
-    return Reading(record.run_id, settings, snapshot, input_digests(config, snapshot))
+    run = Run.on(config, record.run_id)
+    return replace(run, snapshot=snapshot, inputs=input_digests(config, snapshot), settings=settings)
 
 
 def find_run(config: RetrainConfig, settings: str) -> RunRecord | None:
     """The latest run in the work folder with these settings, whatever it has read."""
-    return next((record for record in find_runs(Path(config.work_dir)) if _of_settings(record, settings)), None)
-
-
-def _of_settings(record: RunRecord, settings: str) -> bool:
-    found = record.snapshot
-    return found is not None and found["settings"] == settings
+    runs = find_runs(Path(config.work_dir))
+    return next((record for record in runs if (record.snapshot or {}).get("settings") == settings), None)
 
 
 def _is_unfinished(record: RunRecord) -> bool:
@@ -228,30 +182,23 @@ def _relinked(config: RetrainConfig, snapshot: Snapshot, says: list[str]) -> Sna
 
 def _with_links(config: RetrainConfig, snapshot: Snapshot, link: dict[str, str] | None) -> Snapshot:
     folder = _folder(config)
-    earlier = Path(config.work_dir) / "store" / link["entry"] if link else None
-    earlier_state = folder / link["state"] if link else None
-    state = folder / _state_name(config, snapshot)
-    return replace(snapshot, links=Links(state, folder / LAST_FILE, earlier, earlier_state))
+    earlier = (Path(config.work_dir) / "store" / link["entry"], folder / link["state"]) if link else (None, None)
+    return replace(snapshot, links=Links(folder / f"{snapshot.digest}-{_made_by(config)}", folder / LAST_FILE, *earlier))
 
 
 def accept(run: Run, traces: Entry) -> None:
     """Note an ingest, for the next one to continue it; not one whose state is lost, as in a store that was copied alone."""
     if run.snapshot.links is None or not run.snapshot.links.state.is_dir():
         return
-    links = _chain(run.config)
     link = {"entry": traces.path.name, "digest": traces.digest, "state": run.snapshot.links.state.name}
-    if link in links:
+    if link in (known := _chain(run.config)):
         return
-    links = [*links, link][-LINKS_KEPT:]
+    links = [*known, link][-LINKS_KEPT:]
     write_whole(Path(run.config.work_dir) / CHAIN_FILE, json.dumps(links, indent=2) + "\n")
-    kept = {known["state"] for known in links}
+    kept = {each["state"] for each in links}
     for folder in _folder(run.config).iterdir():
         if folder.is_dir() and folder.name not in kept:
             remove(folder)
-
-
-def _state_name(config: RetrainConfig, snapshot: Snapshot) -> str:
-    return f"{snapshot.digest}-{_made_by(config)}"
 
 
 def _made_by(config: RetrainConfig) -> str:
@@ -260,8 +207,7 @@ def _made_by(config: RetrainConfig) -> str:
 
 
 def _stored(config: RetrainConfig, link: dict[str, str]) -> Entry | None:
-    stage, _, key = link["entry"].rpartition("-")
-    entry = Store(Path(config.work_dir) / "store").find(stage, key)
+    entry = Store(Path(config.work_dir) / "store").find_named(link["entry"])
     return entry if entry and entry.digest == link["digest"] else None
 
 

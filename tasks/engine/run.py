@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from tasks.engine.drivers import Driver, PrefectDriver
+from tasks.engine.drivers import DirectDriver, PrefectDriver
 from tasks.engine.inputs import named_inputs, other_inputs, without_places
 from tasks.engine.made_with import made_with
 from tracewheel.config import RetrainConfig, TeacherAdvantageConfig
@@ -131,7 +131,7 @@ class Run:
     record: RunRecord
     reporter: Reporter = field(default_factory=Silent)
     tracking: Tracker | None = None
-    driver: Driver = field(default_factory=PrefectDriver)
+    driver: DirectDriver = field(default_factory=PrefectDriver)
     used: Used = field(default_factory=Used)
     helper: Helper | None = None
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(()))
@@ -152,7 +152,9 @@ class Run:
         return cls.on(config, "")
 
     @classmethod
-    def on(cls, config: RetrainConfig, run_id: str, reporter: Reporter | None = None, driver: Driver | None = None) -> Run:
+    def on(
+        cls, config: RetrainConfig, run_id: str, reporter: Reporter | None = None, driver: DirectDriver | None = None
+    ) -> Run:
         """A run of the profile's work folder that has read nothing."""
         work_dir = Path(config.work_dir)
         store, record = Store(work_dir / "store"), RunRecord(work_dir, run_id)

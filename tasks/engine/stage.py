@@ -76,10 +76,11 @@ class Call:
         return found
 
 
+@dataclass(frozen=True, eq=False)
 class StageTask(Generic[P]):
     """One stage of the domain, as flows call it.
 
-    Args:
+    Attributes:
         function: Takes the context and the stage's arguments; returns JSON types.
         stage: Name of the stage in the store.
         code: The domain module that does the work.
@@ -88,22 +89,12 @@ class StageTask(Generic[P]):
         reads: The arguments for the key, of a stage that reads a part of one only; by default all of them.
     """
 
-    def __init__(
-        self,
-        function: Callable[Concatenate[Context[S], P], Any],
-        *,
-        stage: str,
-        code: str,
-        sections: type[S],
-        packages: tuple[str, ...] = (),
-        reads: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-    ) -> None:
-        self.stage = stage
-        self.code = code
-        self.sections: type[Sections] = sections
-        self.packages = packages
-        self.reads = reads
-        self._function: Callable[..., Any] = function
+    function: Callable[..., Any]
+    stage: str
+    code: str
+    sections: type[Sections]
+    packages: tuple[str, ...] = ()
+    reads: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
     @functools.cached_property
     def task(self) -> Any:
@@ -112,8 +103,8 @@ class StageTask(Generic[P]):
 
         return prefect.Task(
             self.fn,
-            name=self._function.__name__,
-            description=self._function.__doc__,
+            name=self.function.__name__,
+            description=self.function.__doc__,
             retries=RETRIES,
             retry_delay_seconds=RETRY_SECONDS,
             retry_condition_fn=_may_pass,
@@ -158,7 +149,7 @@ class StageTask(Generic[P]):
                     listening(listener or call.run.reporter.move),
                     stage_limit(call.run.config.seconds_for(self.stage), call.label),
                 ):
-                    return self._function(self._context(call.run, out, stored=True), **call.arguments)
+                    return self.function(self._context(call.run, out, stored=True), **call.arguments)
             finally:
                 give_back()
 
@@ -175,7 +166,7 @@ class StageTask(Generic[P]):
 
     def make(self, run: Run, out: Path, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Write the stage's output to a folder, without the store; returns what the stage returns."""
-        return self._function(self._context(run, out), *args, **kwargs)
+        return self.function(self._context(run, out), *args, **kwargs)
 
     def _context(self, run: Run, out: Path, *, stored: bool = False) -> Context[Any]:
         kept = (run.store.reuse, out / BESIDE) if stored else (None, None)
@@ -245,7 +236,7 @@ def stage_task(
     """Decorator: make a function that calls one stage of the domain a `StageTask`."""
 
     def decorate(function: Callable[Concatenate[Context[S], P], Any]) -> StageTask[P]:
-        return StageTask(function, stage=stage, code=code, sections=sections, packages=packages, reads=reads)
+        return StageTask(function, stage, code, sections, packages, reads)
 
     return decorate
 

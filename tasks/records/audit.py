@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.core.files import read_json
 from tracewheel.core.fingerprint import digest_file
 from tracewheel.core.run_record import LINEAGE_FILE
-from tracewheel.core.store import Entry, place_copy, write_whole
+from tracewheel.core.store import Entry, place_copy
 from tracewheel.curation.curated_folder import HELD_OUT, load_tasks
 from tracewheel.curation.probes import logged_solutions
 from tracewheel.evaluation.graders import AUDIT_FILE, auditor
@@ -52,8 +51,7 @@ def note_audit(config: RetrainConfig, run_id: str, out: Path) -> None:
     run = Run.on(config, run_id)
     if run.record.summary is None:
         raise DataError(f"{run.record.path}: run {run_id} is not complete or not there; `tracewheel runs status` lists them")
-    kept = run.record.path / AUDIT_FILE
-    place_copy(out / AUDIT_FILE, kept)
+    place_copy(out / AUDIT_FILE, run.record.path / AUDIT_FILE)
     _note_lineage(run, {})
 
 
@@ -63,4 +61,4 @@ def _note_lineage(run: Run, entry: Mapping[str, Any]) -> None:
     made, lineage = read_json(kept), run.record.lineage
     found = {"file": AUDIT_FILE, "sha256": digest_file(kept), "verdict": made["verdict"], "exploitable": made["exploitable"]}
     lineage["audit"] = {**entry, **found}
-    write_whole(run.record.path / LINEAGE_FILE, json.dumps(lineage, indent=2) + "\n")
+    run.record.write(LINEAGE_FILE, lineage)

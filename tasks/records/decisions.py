@@ -72,8 +72,7 @@ def nothing_new(run: Run, now: datetime | None = None) -> str | None:
     last = last_decision(run.config.work_dir)
     if not last or last["starts"] or last["run"] != run.record.run_id or last.get("schedule") != _schedule(run) or _begun(run):
         return None
-    now = now or clock.now()
-    if _too_old(run, _days_since(last.get("champion_since"), now)):
+    if _too_old(run, _days_since(last.get("champion_since"), now or clock.now())):
         return None
     return f"nothing new since the decision of {last['at']}: {last['why']}{waiting}"
 
@@ -81,7 +80,7 @@ def nothing_new(run: Run, now: datetime | None = None) -> str | None:
 def note_tick(work_dir: str) -> None:
     """Note that the last decision was given once more, because nothing was new."""
     if (last := last_decision(work_dir)) is not None:
-        note(work_dir, last | {"ticks": last["ticks"] + 1, "last": _written(clock.now())}, replaces=last)
+        note(work_dir, last | {"ticks": last["ticks"] + 1, "last": clock.written()}, replaces=last)
 
 
 def held_words(work_dir: str) -> list[str]:
@@ -109,7 +108,7 @@ def decide(run: Run, curated: Entry, start: dict[str, Any], *, asked: bool) -> D
     decision = weigh(run, curated, start, present) if asked else Decision(True, BY_HAND, figures_of(run, curated, start))
     if asked:
         remember_look(run.config.work_dir, decision.figures.get("drift", {}), present)
-        now = _written(present)
+        now = present.isoformat(timespec="seconds")
         line = {"at": now, "run": run.record.run_id, "ticks": 1, "last": now, "schedule": _schedule(run)}
         note(run.config.work_dir, line | decision.to_record())
     if decision.starts:
@@ -156,11 +155,8 @@ def figures_of(run: Run, curated: Entry, start: dict[str, Any]) -> dict[str, Any
     """New evidence since the last complete run, and since when the champion is one."""
     last, earlier = latest_curation(run)
     evidence = new_evidence(curated.path, earlier.path if earlier else None)
-    return {
-        "evidence": evidence,
-        "since_run": last,
-        "champion_since": champion_since(run.config.work_dir, start["champion"]),
-    }
+    champion = champion_since(run.config.work_dir, start["champion"])
+    return {"evidence": evidence, "since_run": last, "champion_since": champion}
 
 
 def _age(run: Run, days: float | None) -> list[str]:
@@ -228,10 +224,6 @@ def _too_old(run: Run, days: float | None) -> bool:
 
 def _days_since(since: str | None, now: datetime) -> float | None:
     return (now - datetime.fromisoformat(since)) / timedelta(days=1) if since else None
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
 
 
 LOOKS_FILE = "drift_looks.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tracewheel.report.doctor import (
     Iteration,
     RunRecords,
     examine,
-    loops_of,
     read_families,
     read_guard,
     read_iteration,
@@ -42,7 +40,7 @@ class Watch:
     complete one, costs nothing.
 
     Args:
-        run: The run, or a specialist's view of it.
+        run: The run.
         curated: What it learns from.
         start: The policy that the loop starts from.
     """
@@ -82,7 +80,9 @@ class Watch:
         Raises:
             UnhealthyRun: a check of `doctor.stop_on` has a severe finding. All of the iteration is stored.
         """
-        fresh = self._write_down(iteration, validations, rollouts, scores, update)
+        fresh = self._write_down(
+            iteration, validations, [[entry.path.name for entry in of] for of in (rollouts, scores)], update
+        )
         if not fresh and self._known.get("settings") == self._settings and self._known["iteration"] >= iteration:
             if self._known["iteration"] == iteration:
                 self._stop(iteration, [Finding.from_record(record) for record in self._known["findings"]])
@@ -95,23 +95,14 @@ class Watch:
         return findings
 
     def _write_down(
-        self,
-        iteration: int,
-        validations: Mapping[int, Entry],
-        rollouts: Sequence[Entry],
-        scores: Sequence[Entry],
-        update: Entry | None,
+        self, iteration: int, validations: Mapping[int, Entry], rounds: list[list[str]], update: Entry | None
     ) -> bool:
         """Note the iteration's entries. Returns whether they are new; then later iterations are forgotten."""
         known = {kind: dict(self._loop[kind]) for kind in ("iterations", "validations")}
         for number, entry in validations.items():
             known["validations"][str(number)] = entry.path.name
         if update is not None:
-            known["iterations"][str(iteration)] = {
-                "rollouts": [entry.path.name for entry in rollouts],
-                "scores": [entry.path.name for entry in scores],
-                "update": update.path.name,
-            }
+            known["iterations"][str(iteration)] = {"rollouts": rounds[0], "scores": rounds[1], "update": update.path.name}
         if all(known[kind] == self._loop[kind] for kind in known):
             return False
         for kind, entries in known.items():
@@ -124,13 +115,8 @@ class Watch:
         for name, made in self._loop["iterations"].items():
             number = int(name)
             if number <= iteration and number not in self._iterations:
-                self._iterations[number] = read_iteration(
-                    config,
-                    number,
-                    [store / folder for folder in made["rollouts"]],
-                    [store / folder for folder in made["scores"]],
-                    store / made["update"],
-                )
+                rollouts, scores = ([store / folder for folder in made[kind]] for kind in ("rollouts", "scores"))
+                self._iterations[number] = read_iteration(config, number, rollouts, scores, store / made["update"])
         self._families = self._families or read_families(self._curated)
         for entry in validations.values():
             if entry.path not in self._validations:
@@ -150,18 +136,17 @@ class Watch:
 
     def _say(self, findings: Sequence[Finding]) -> None:
         """Report findings that are new or newly severe."""
-        alarms = [item for item in findings if item.severity in ALARMS]
-        new = [item for item in alarms if (item.check, item.severity) not in self._said]
-        for item in new:
+        for item in findings:
+            if item.severity not in ALARMS or (item.check, item.severity) in self._said:
+                continue
             self._said.add((item.check, item.severity))
             self._run.reporter.say(f"doctor, {item.severity}: {item.sentence}")
 
     def _stop(self, iteration: int, findings: Sequence[Finding]) -> None:
         """Stop the run if `stop_on` lists the check and the finding still holds."""
         stop_on = self._run.config.doctor.stop_on
-        found = [
-            item for item in findings if item.check in stop_on and item.severity == "severe" and iteration in item.iterations
-        ]
+        severe = [item for item in findings if item.severity == "severe" and iteration in item.iterations]
+        found = [item for item in severe if item.check in stop_on]
         if not found:
             return
         left = [name for name in stop_on if name not in {item.check for item in found}]
@@ -184,18 +169,9 @@ def result(run_id: str, iterations: int, findings: Sequence[Finding]) -> dict[st
 
 
 def stored_findings(record: RunRecord) -> list[Finding]:
-    """The findings of the run's loops."""
-    stored = {loop: read_json(folder / FINDINGS_FILE) for loop, folder in _examined(record)}
-    return [replace(Finding.from_record(item), loop=loop) for loop, known in stored.items() for item in known["findings"]]
-
-
-def findings_file(record: RunRecord) -> list[Path]:
-    """The files of the findings, one a loop."""
-    return [folder / FINDINGS_FILE for _, folder in _examined(record)]
-
-
-def _examined(record: RunRecord) -> list[tuple[str, Path]]:
-    return [(loop, folder) for loop, folder in loops_of(record.path).items() if (folder / FINDINGS_FILE).is_file()]
+    """The findings of the run's loop; none before it."""
+    file = record.path / FINDINGS_FILE
+    return [Finding.from_record(item) for item in read_json(file)["findings"]] if file.is_file() else []
 
 
 def _read(record: RunRecord, name: str) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ def begins_with(run: Run, traces: Entry) -> str | None:
     Raises:
         DataError: the file is not what a run wrote.
     """
-    links = _read(run)
+    links = _links(Path(run.config.work_dir) / EVIDENCE_FILE)
     known = [link for link in links if link["traces"] == traces.digest]
     name = known[0]["began_with"] if known else links[-1]["curated"] if links else None
     return name if name and find_curated(run, name) else None
@@ -34,8 +34,7 @@ def begins_with(run: Run, traces: Entry) -> str | None:
 
 def find_curated(run: Run, name: str) -> Entry | None:
     """The entry of that name, None with a notice when the store has lost it."""
-    stage, _, key = name.rpartition("-")
-    entry = run.store.find(stage, key)
+    entry = run.store.find_named(name)
     if entry is None:
         lost = f"damaged ({run.store.flaws[name]})" if name in run.store.flaws else "no longer in the store"
         run.reporter.say(f"{name}, which pass rates resume from, is {lost}: they start over")
@@ -45,13 +44,9 @@ def find_curated(run: Run, name: str) -> Entry | None:
 def remember(run: Run, traces: Entry, curated: Entry, began_with: str | None) -> None:
     """Note what a complete run made of its traces, for the next run on other traces."""
     link = {"traces": traces.digest, "curated": curated.path.name, "began_with": began_with}
-    links = _read(run)
-    places = [place for place, known in enumerate(links) if known["traces"] == traces.digest]
-    if places:
-        links[places[0]] = link
-    else:
-        links.append(link)
-    write_whole(_path(run), json.dumps(links, indent=2) + "\n")
+    path = Path(run.config.work_dir) / EVIDENCE_FILE
+    links = [link if known["traces"] == traces.digest else known for known in _links(path)]
+    write_whole(path, json.dumps(links if link in links else [*links, link], indent=2) + "\n")
 
 
 def last_curated(work_dir: Path) -> str | None:
@@ -64,10 +59,6 @@ def last_curated(work_dir: Path) -> str | None:
     return links[-1]["curated"] if links else None
 
 
-def _read(run: Run) -> list[dict[str, Any]]:
-    return _links(_path(run))
-
-
 def _links(path: Path) -> list[dict[str, Any]]:
     links = read_json(path, "delete it, and pass rates start over") if path.is_file() else []
     if not isinstance(links, list) or not all(map(_is_link, links)):
@@ -78,7 +69,3 @@ def _links(path: Path) -> list[dict[str, Any]]:
 def _is_link(value: Any) -> bool:
     named = [value.get(name) for name in FIELDS] if isinstance(value, dict) else []
     return len(named) == len(FIELDS) and all(isinstance(name, str) for name in named[:2]) and isinstance(named[2], str | None)
-
-
-def _path(run: Run) -> Path:
-    return Path(run.config.work_dir) / EVIDENCE_FILE

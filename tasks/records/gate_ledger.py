@@ -54,19 +54,6 @@ def evidence_of(challenger: Entry, baseline: Entry) -> str:
     return f"{challenger.digest}-{baseline.digest}"
 
 
-def look_at(run: Run, evidence: str, baseline: str, first: Look) -> Look:
-    """The place of a gate in its work folder's sequence, noted.
-
-    Args:
-        first: Says which kind of look it is.
-
-    Raises:
-        DataError: the ledger is not what a run wrote.
-    """
-    gate = {"evidence": evidence, "run": run.record.run_id, "baseline": baseline}
-    return note(run.config.work_dir, run.config.gate, gate, first=first)
-
-
 def look_of_run(run: Run, first: Look) -> tuple[Look, float | None]:
     """The place that this run's gate has, or will have, and the spread of differences that the last gate measured."""
     gates = read_ledger(run.config.work_dir)

@@ -71,8 +71,7 @@ def needed(config: RetrainConfig, keep: int) -> Needed:
 
 def look(config: RetrainConfig, keep: int, also: Collection[str] = ()) -> tuple[Needed, Freeable]:
     """What is kept, and what can be freed; nothing is changed."""
-    work_dir = Path(config.work_dir)
-    kept = needed(config, keep)
+    work_dir, kept = Path(config.work_dir), needed(config, keep)
     kept.entries.update(also)
     return kept, freeable(work_dir / "store", kept.entries, _old_weights(work_dir, kept.runs))
 
@@ -101,9 +100,8 @@ def keep_house_after(run: Run) -> None:
         run.reporter.say(f"housekeeping: nothing was freed ({error}); `tracewheel runs gc` does it by hand")
         return
     if freed["bytes"]:
-        run.reporter.say(
-            f"housekeeping: freed {freed['bytes'] / 1e6:.1f} MB, {freed['entries']} entries (schedule.keep_runs: {keep})"
-        )
+        megabytes, entries = f"{freed['bytes'] / 1e6:.1f} MB", f"{freed['entries']} entries"
+        run.reporter.say(f"housekeeping: freed {megabytes}, {entries} (schedule.keep_runs: {keep})")
 
 
 def free_held(config: RetrainConfig, keep: int, also: Collection[str] = ()) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from tasks.engine.run import Policy
 from tracewheel.core.store import Entry
 from tracewheel.evaluation.ranking import Evaluation, comparable_rates
 from tracewheel.sampling.guard import GuardEvent
-from tracewheel.sampling.validation import Key, best_of, validation_rate
+from tracewheel.sampling.validation import Key, best_of
+
+LOOP = "rl"  # its name in summaries, and in those of its policies
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,6 @@ class Candidate:
     def rates(self) -> dict[str, float | None]:
         """Greedy and sampled success; None where nothing was scored."""
         return {mode: self.evaluation.result[mode]["rate"] for mode in ("greedy", "sampled")}
-
-    @property
-    def rate(self) -> float | None:
-        """The mean of both; None where one is unknown. See `Improvement.best` for the ranking."""
-        return validation_rate(self.evaluation.result)
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Improvement:
     @property
     def rates(self) -> dict[int, float | None]:
         """Iteration to what candidates are ranked by."""
-        return candidate_rates({candidate.iteration: candidate for candidate in self.candidates})
+        return candidate_rates({item.iteration: item for item in self.candidates})
 
     @property
     def evaluations(self) -> dict[int, Entry]:

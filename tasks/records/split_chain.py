@@ -38,7 +38,7 @@ def splits_begin_with(run: Run, traces: Entry, evidence: str | None) -> dict[str
     Raises:
         DataError: the file is not what a run wrote.
     """
-    chain = _read(run)
+    chain = _chain(run.config.work_dir)
     known = _name(run, traces)
     if known in chain["began"]:
         return chain["began"][known]
@@ -51,11 +51,10 @@ def earlier_splits(run: Run, start: dict[str, Any]) -> tuple[Entry | None, bool]
     link = start.get("splits")  # runs of earlier versions have none
     if not link:
         return None, False
-    stage, _, key = link["curated"].rpartition("-")
-    entry = run.store.find(stage, key)
+    entry = run.store.find_named(link["curated"])
     copy = Path(run.config.work_dir) / link["run"]
     if entry is None and link["run"] and (copy / SPLITS_FILE).is_file():
-        entry = Entry(stage, key, copy, link["digest"], 0.0, None)
+        entry = Entry("curate", "", copy, link["digest"], 0.0, None)
     if entry is None:
         run.reporter.say(
             f"the record of splits of {link['curated']} is lost: it is rebuilt from the logs, and all of its training side"
@@ -66,11 +65,10 @@ def earlier_splits(run: Run, start: dict[str, Any]) -> tuple[Entry | None, bool]
 
 def latest_curation(run: Run) -> tuple[str | None, Entry | None]:
     """The last complete run and its curation; None for the run when there was none, for the curation when it is lost."""
-    link = _read(run)["latest"]
+    link = _chain(run.config.work_dir)["latest"]
     if not link:
         return None, None
-    stage, _, key = link["curated"].rpartition("-")
-    return link["run"], run.store.find(stage, key)
+    return link["run"], run.store.find_named(link["curated"])
 
 
 def shared_held_out(run: Run, curated: Entry) -> dict[str, Any] | None:
@@ -97,13 +95,13 @@ def shared_held_out(run: Run, curated: Entry) -> dict[str, Any] | None:
 
 def remember_splits(run: Run, traces: Entry, curated: Entry, began: dict[str, Any] | None) -> None:
     """Note the record of a complete run, for the next one, and keep a copy in the run's folder."""
-    chain, name = _read(run), _name(run, traces)
+    chain, name = _chain(run.config.work_dir), _name(run, traces)
     place_copy(curated.path / SPLITS_FILE, run.record.path / SPLITS_FILE)
     if name in chain["began"]:
         return
     chain["began"][name] = began
     chain["latest"] = {"curated": curated.path.name, "digest": curated.digest, "run": run.record.run_id}
-    write_whole(_path(run), json.dumps(chain, indent=2) + "\n")
+    write_whole(Path(run.config.work_dir) / CHAIN_FILE, json.dumps(chain, indent=2) + "\n")
 
 
 def _name(run: Run, traces: Entry) -> str:
@@ -117,29 +115,22 @@ def latest_record(work_dir: Path) -> str | None:
     Raises:
         DataError: the file is not what a run wrote.
     """
-    latest = _chain(work_dir / CHAIN_FILE)["latest"]
+    latest = _chain(work_dir)["latest"]
     return latest["curated"] if latest else None
 
 
-def _read(run: Run) -> dict[str, Any]:
-    return _chain(_path(run))
-
-
-def _chain(path: Path) -> dict[str, Any]:
+def _chain(work_dir: str | Path) -> dict[str, Any]:
+    path = Path(work_dir) / CHAIN_FILE
     chain = read_json(path, WAY_ON) if path.is_file() else {"latest": None, "began": {}}
-    links = [chain.get("latest"), *chain["began"].values()] if isinstance(chain, dict) and _has_began(chain) else [{}]
+    links = (
+        [chain.get("latest"), *chain["began"].values()]
+        if isinstance(chain, dict) and isinstance(chain.get("began"), dict)
+        else [{}]
+    )
     if not all(link is None or _is_link(link) for link in links):
         raise DataError(f"{path}: not a record of where splits began; {WAY_ON}")
     return chain
 
 
-def _has_began(chain: dict[str, Any]) -> bool:
-    return isinstance(chain.get("began"), dict)
-
-
 def _is_link(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("curated", "run"))
-
-
-def _path(run: Run) -> Path:
-    return Path(run.config.work_dir) / CHAIN_FILE

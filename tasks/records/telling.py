@@ -61,7 +61,7 @@ def _tell(config: RetrainConfig, happening: Happening | None, told: dict[str, An
     try:
         with hold_beside(path):
             new = [{"to": to, "deployment": config.name, **told} for to, one in addresses.items() if happening in one.on]
-            waiting = [*_untold(path), *new][-MOST:]
+            waiting = [*(read_json(path) if path.is_file() else ()), *new][-MOST:]
             if waiting:
                 write_whole(path, json.dumps(waiting))
             for body in list(waiting):
@@ -71,10 +71,6 @@ def _tell(config: RetrainConfig, happening: Happening | None, told: dict[str, An
                     write_whole(path, json.dumps(waiting))
     except (OSError, DataError) as error:  # who is told must not decide how a run ends
         _say(f"nobody was told how the run ended: {error}")
-
-
-def _untold(path: Path) -> list[dict[str, Any]]:
-    return list(read_json(path)) if path.is_file() else []
 
 
 def _posted(address: str, body: dict[str, Any]) -> bool:

@@ -79,7 +79,7 @@ def confirm(
         return None
     policy, against = _policy(run, "candidate", own["weights"]), beat or _policy(run, line["baseline"], own["against"])
     screens, ours, theirs = (
-        [entry for name in names if (entry := _entry(run, name))]
+        [entry for name in names if (entry := run.store.find_named(name))]
         for names in (own["screens"], *([night["evaluations"][side] for night in nights] for side in (0, 1)))
     )
     why = _gone(run, own, champion, policy, against)
@@ -152,7 +152,7 @@ def name_candidate(
     assert policy.entry is not None and policy.weights is not None
     before, against = (after.line, after.against) if isinstance(after, Confirmed) else (None, after)
     screens = [*(before[CANDIDATE]["screens"] if before else []), screen.path.name]
-    fresh, _ = candidate.fresh_tasks(curated.path, [entry.path for name in screens if (entry := _entry(run, name))])
+    fresh, _ = candidate.fresh_tasks(curated.path, [entry.path for name in screens if (entry := run.store.find_named(name))])
     digest = digest_of(policy.weights)
     line = {
         "evidence": f"candidate-{digest}-{champion or 'none'}",
@@ -178,20 +178,15 @@ def _policy(run: Run, name: str, entry_name: str) -> Policy | None:
     if not entry_name:
         return run.base()
     run.record.need(entry_name)
-    entry = _entry(run, entry_name)
+    entry = run.store.find_named(entry_name)
     if entry is None:
         return None
-    policy = run.adapted(name, entry)
-    assert policy.weights is not None
+    weights = run.adapted(name, entry).weights
+    assert weights is not None
     try:
-        return run.adapted(name, entry, policy_of(policy.weights, run.config.policy.base).version)
+        return run.adapted(name, entry, policy_of(weights, run.config.policy.base).version)
     except AdapterMismatchError:
         return None
-
-
-def _entry(run: Run, name: str) -> Entry | None:
-    stage, _, key = name.rpartition("-")
-    return run.store.find(stage, key)
 
 
 def _gone(run: Run, own: dict[str, Any], champion: str, policy: Policy | None, against: Policy | None) -> str:

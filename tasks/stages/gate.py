@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
-from tasks.records.gate_ledger import evidence_of, look_at, look_of_run, note_verdict
+from tasks.records.gate_ledger import evidence_of, look_of_run, note, note_verdict
 from tasks.stages.candidate import first_look
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table
@@ -56,15 +55,12 @@ def decide_gate(
     return verdict.to_record()
 
 
-def held_out_in(curated: Path) -> int:
-    """The number of held-out tasks of a curation."""
-    return int((read_table(curated / TASKS_FILE)["split"] == HELD_OUT).sum())
-
-
 def power_before(run: Run, curated: Entry | None) -> dict[str, Any]:
     """What the gate of this run will be able to see in one night, known before anything is trained."""
     look, spread = look_of_run(run, first_look(run, curated))
-    held_out = held_out_in(curated.path) if curated else run.config.curation.held_out_tasks
+    held_out = run.config.curation.held_out_tasks
+    if curated:
+        held_out = int((read_table(curated.path / TASKS_FILE)["split"] == HELD_OUT).sum())
     return describe_power(held_out, level_of(run.config.gate, look), spread)
 
 
@@ -88,17 +84,16 @@ def gate_policy(
         trained: Whether the challenger is another policy than the one that training began with; if not, nothing is asked.
     """
     measured = [update[FIDELITY] for update in updates if FIDELITY in update]
-    asked: dict[str, Any] = {}
-    if measured:
-        asked["fidelity"] = min(measured)
-    if false_accepts is not None:
-        asked["false_accepts"] = false_accepts
-    if not trained:
-        asked["trained"] = False
-    if first is None:
-        asked["level"] = SCREEN
+    may_ask = {
+        "fidelity": min(measured, default=None),
+        "false_accepts": false_accepts,
+        "trained": None if trained else False,
+        "level": SCREEN if first is None else None,
+    }
+    asked: dict[str, Any] = {name: value for name, value in may_ask.items() if value is not None}
     evidence, noted = evidence_of(challenger, baseline), trained and first is not None
-    look = look_at(run, evidence, baseline_name, first) if noted and first else Look()
+    gate = {"evidence": evidence, "run": run.record.run_id, "baseline": baseline_name}
+    look = note(run.config.work_dir, run.config.gate, gate, first=first) if noted else Look()
     entry = decide_gate(run, challenger=challenger, baseline=baseline, baseline_name=baseline_name, look=asdict(look), **asked)
     if noted:
         note_verdict(run.config.work_dir, evidence, entry.result["verdict"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.engine.run import Run
 from tasks.engine.stage import Context, stage_task
+from tasks.records.improvement import LOOP
 from tracewheel.config import GoBackSections, UpdateSections
 from tracewheel.core.store import Entry
 from tracewheel.learner.learning_rate import learning_rate
@@ -35,16 +36,15 @@ class Guard:
     """Judges a loop's iterations. What it does follows from stored results, so a resumed loop does the same.
 
     Args:
-        run: The run, or a specialist's view of it.
+        run: The run.
         curated: What it learns from.
         sampler: Forgets what lost policies played.
-        name: The loop's name.
     """
 
-    def __init__(self, run: Run, curated: Entry, sampler: TaskSampler, name: str) -> None:
+    def __init__(self, run: Run, curated: Entry, sampler: TaskSampler) -> None:
         self.run = run
         self.events: list[GuardEvent] = []
-        self._curated, self._sampler, self._name = curated, sampler, name
+        self._curated, self._sampler = curated, sampler
         self._history: list[IterationFigures] = []
         self._posteriors: dict[int, dict[str, Any]] = {0: sampler.to_state()}
         self._families: dict[str, str] = {}
@@ -98,9 +98,7 @@ class Guard:
         used = sum(event.action == "go_back" for event in self.events)
         action: Action = "note" if last else "go_back" if used < config.guard.attempts else "stop"
         rate = config.learner.rate * (SLOWER if action == "go_back" else 1.0)
-        event = GuardEvent(
-            iteration, action, alarm.since, to, rate, tuple(item.to_record() for item in alarm.signals), self._name
-        )
+        event = GuardEvent(iteration, action, alarm.since, to, rate, tuple(item.to_record() for item in alarm.signals), LOOP)
         self.events.append(event)
         if action == "go_back":
             learner = config.learner.model_copy(update={"learning_rate": rate})
@@ -108,9 +106,6 @@ class Guard:
             kept = min(to + 1, alarm.since - 1)
             self._history = [item for item in self._history if item.number <= kept]
             self._sampler.restore(self._posteriors[alarm.since - 1])
-        self._tell(event)
-        return event
-
-    def _tell(self, event: GuardEvent) -> None:
         self.run.record.write(GUARD_FILE, [item.to_record() for item in self.events])
         self.run.reporter.say(f"guard, {event.sentence}")
+        return event

@@ -63,11 +63,10 @@ class Rescue:
     Args:
         run: The run.
         curated: What it learns from.
-        name: The loop's name.
     """
 
-    def __init__(self, run: Run, curated: Entry, name: str) -> None:
-        self._run, self._curated, self._name = run, curated, name
+    def __init__(self, run: Run, curated: Entry) -> None:
+        self._run, self._curated = run, curated
         self.settings = run.config.learner.lost_tasks if run.config.learner.kind != "dpo" else None
         kin = {task.id: (task.family, task.tier) for task in load_tasks(curated.path, TRAIN)}
         self._lost = LostTasks(self.settings.after_groups if self.settings else 1, kin)
@@ -143,7 +142,7 @@ class Rescue:
             task_id: {**self._shown.get(task_id, {}), "lost": task_id in lost, "won_in": self._lost.won_in.get(task_id)}
             for task_id in sorted({*lost, *self._shown})
         }
-        self._run.record.write(LOST_FILE if self._name == "rl" else f"{self._name}-{LOST_FILE}", tasks)
+        self._run.record.write(LOST_FILE, tasks)
 
     def _advise(self, iteration: int) -> None:
         """Say at the start that most groups teach nothing, and what helps."""

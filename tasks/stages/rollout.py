@@ -1,4 +1,4 @@
-"""Rolling a policy out on training tasks."""
+"""Rolling a policy out on training tasks, and collecting what rollout workers handed in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 from tasks.engine.run import Policy
 from tasks.engine.stage import Context, stage_task
-from tracewheel.config import RolloutSections
+from tracewheel.config import CollectSections, RolloutSections
 from tracewheel.core.store import Entry
 from tracewheel.core.types import Task
 from tracewheel.rollout import rollout
+from tracewheel.rollout.collect import collect
+from tracewheel.rollout.trajectory_queue import ClaimedGroups
 
 
 @stage_task("rollout", code="tracewheel.rollout.rollout", sections=RolloutSections, packages=("llguidance",))
@@ -44,6 +46,15 @@ def roll_out(
         variants=[Task.from_record(variant) for variant in variants],
         greedy_baseline=greedy_baseline,
     )
+    if words := metrics.get("without_score"):
+        context.reporter.say(f"rollout {iteration}: {words}")
+    return metrics
+
+
+@stage_task("collect", code="tracewheel.rollout.collect", sections=CollectSections)
+def collect_groups(context: Context[CollectSections], *, claimed: ClaimedGroups, iteration: int) -> dict[str, Any]:
+    """The trajectories that an iteration claimed, as files."""
+    metrics = collect(claimed, context.out)
     if words := metrics.get("without_score"):
         context.reporter.say(f"rollout {iteration}: {words}")
     return metrics

@@ -6,14 +6,13 @@ same rules: a run whose champion was replaced meanwhile is not promoted, however
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tasks.engine.run import Run
-from tasks.tracking.client import MlflowAway, bounded, make_client
+from tasks.tracking.client import MlflowAway, clear_errors, make_client
 from tasks.tracking.promotion import WAITING
 from tasks.tracking.registry import register
 from tasks.tracking.tracking import Tracking, require_mlflow
@@ -22,7 +21,6 @@ from tracewheel.core import run_state
 from tracewheel.core.errors import ConfigError, DataError
 from tracewheel.core.run_record import CONFIG_FILE, SUMMARY_FILE, RunRecord
 from tracewheel.core.run_state import PROMOTED
-from tracewheel.core.store import write_whole
 from tracewheel.operations.approval import APPROVED, OVERTAKEN, Approval, approval_of, carried_out, decide
 from tracewheel.policy.adapters import ADAPTER, MODEL
 
@@ -46,7 +44,18 @@ def approve(record: RunRecord, decision: str, by: str, note: str, say: Say) -> A
     """
     config, gate, weights = _what_waits(record)
     decide(record.path, decision, by, note)
-    return carry_out(config, record, gate, weights, say)
+    with clear_errors():
+        require_mlflow(config, "a decision", say)
+        tracking = Tracking.open(config, record, say)
+        with tracking.closing():
+            version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
+            if version == WAITING:
+                raise MlflowAway("MLflow went away: the decision is kept, and the same one again carries it out")
+            registered = make_client(config.tracking.uri).get_model_version(config.tracking.model_name, version)
+            approval = _note(record, registered.tags)
+    if approval.outcome == OVERTAKEN:
+        raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
+    return approval
 
 
 def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]:
@@ -68,34 +77,15 @@ def _what_waits(record: RunRecord) -> tuple[RetrainConfig, dict[str, Any], Path]
     return config.model_copy(update={"work_dir": str(record.path.parent)}), summary["gate"], weights
 
 
-@bounded
-def carry_out(config: RetrainConfig, record: RunRecord, gate: dict[str, Any], weights: Path, say: Say) -> Approval:
-    """Carry out the decision that the run's record holds; see `approve`."""
-    require_mlflow(config, "a decision", say)
-    tracking = Tracking.open(config, record, say)
-    with tracking.closing():
-        version = register(replace(Run.on(config, record.run_id), tracking=tracking), weights, gate)
-        if version == WAITING:
-            raise MlflowAway("MLflow went away: the decision is kept, and the same one again carries it out")
-        registered = make_client(config.tracking.uri).get_model_version(config.tracking.model_name, version)
-        approval = _note(record, registered.tags)
-    if approval.outcome == OVERTAKEN:
-        raise DataError(f"run {record.run_id} is approved, and not champion: {approval.why}")
-    return approval
-
-
 def _note(record: RunRecord, tags: dict[str, str]) -> Approval:
     """Write down what came of a decision, by the tags of the run's version."""
     known = approval_of(record.path)
     assert known is not None
-    if known.decision != APPROVED:
-        outcome, why = run_state.REFUSED, ""
-    elif tags.get("crowned") == "yes":
-        outcome, why = PROMOTED, ""
-    else:
+    outcome, why = (PROMOTED if known.decision == APPROVED else run_state.REFUSED), ""
+    if outcome == PROMOTED and tags.get("crowned") != "yes":
         outcome, why = OVERTAKEN, tags.get("not_champion", "the registry has another champion")
     approval = carried_out(record.path, outcome, why)
     record.state.settled(PROMOTED if outcome == PROMOTED else run_state.REFUSED, approval.says)
     if summary := record.summary:
-        write_whole(record.path / SUMMARY_FILE, json.dumps({**summary, "approval": approval.to_record()}, indent=2) + "\n")
+        record.write(SUMMARY_FILE, {**summary, "approval": approval.to_record()})
     return approval

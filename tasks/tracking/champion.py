@@ -8,6 +8,7 @@ where their digest is right.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -58,20 +59,16 @@ def remember_champion(work_dir: str | Path, champion: Champion | None, tags: Map
     if champion is None or tags is None:
         remove(path)
         return
-    found = {
-        **champion.to_record(),
-        "base_hash": tags.get("base_hash", ""),
-        "weights": tags.get("weights", ADAPTER),
-    }
-    known = read_json(path) if path.is_file() and _is_json(path) else {}
+    kept = {"base_hash": tags.get("base_hash", ""), "weights": tags.get("weights", ADAPTER)}
+    found = {**champion.to_record(), **kept}
+    known = _noted(work_dir)
     if any(known.get(name) != value for name, value in found.items()):
         write_whole(path, json.dumps({**found, "since": now()}, indent=2) + "\n")
 
 
 def follow_registry(work_dir: str | Path, client: Any, name: str, registered: Mapping[str, str]) -> None:
     """Note who is champion now that a version (its tags) is registered; a later promotion that still waits stays noted."""
-    path = Path(work_dir) / CHAMPION_FILE
-    known = read_json(path) if _is_json(path) else {}
+    known = _noted(work_dir)
     if known.get("version") == WAITING and known.get("digest") != registered["adapter_digest"]:
         return
     version = version_by_alias(client, name)
@@ -121,7 +118,7 @@ def weights_of(work_dir: str | Path, digest: str) -> Path | None:
 
 def _candidates(work_dir: Path, digest: str) -> Iterator[Path]:
     places = [work_dir / CHAMPION_FOLDER / digest[:DIGITS]]
-    known = read_json(work_dir / CHAMPION_FILE) if _is_json(work_dir / CHAMPION_FILE) else {}
+    known = _noted(work_dir)
     if known.get("digest") == digest:
         places.append(work_dir / str(known.get("run_id")))
     places += sorted((work_dir / "store").glob("champion-*")) + sorted((work_dir / "store").glob("update-*"))
@@ -131,8 +128,9 @@ def _candidates(work_dir: Path, digest: str) -> Iterator[Path]:
                 yield place / name
 
 
-def _is_json(path: Path) -> bool:
-    try:
-        return isinstance(read_json(path), dict)
-    except DataError:
-        return False
+def _noted(work_dir: str | Path) -> dict[str, Any]:
+    """What the work folder's file says, as far as it can be read."""
+    with contextlib.suppress(DataError):
+        found = read_json(Path(work_dir) / CHAMPION_FILE)
+        return found if isinstance(found, dict) else {}
+    return {}

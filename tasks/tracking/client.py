@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import urlparse
 
 from tracewheel.core.errors import InfrastructureError
@@ -24,8 +23,6 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
-P = ParamSpec("P")
-R = TypeVar("R")
 PROBE_SECONDS, BUSY_SECONDS = 5.0, 10.0
 PLACE_TAG = "tracewheel.artifacts"  # of an experiment: its artifacts lie beside the store
 _opened: dict[str, tuple[int, int]] = {}  # address of a sqlite store to the file that MLflow has open
@@ -81,15 +78,7 @@ def clear_errors() -> Iterator[None]:
         raise kind(f"MLflow: {reason_of(error)}") from error
 
 
-def bounded(method: Callable[P, R]) -> Callable[P, R]:
-    """Turn what MLflow raises in a function into one clear error."""
-
-    @functools.wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with clear_errors():
-            return method(*args, **kwargs)
-
-    return guarded
+bounded = clear_errors()  # as a decorator
 
 
 def check_tracking(uri: str) -> None:

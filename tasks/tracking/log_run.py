@@ -245,15 +245,12 @@ def _parts(folder: Path, settings: TrackingConfig, status: str | None, say: Say)
         yield Part("data", curated.digest, lambda target: target.client.log_inputs(target.mlflow_run_id, inputs_of(run)))
     for step, figures in record.figures.items():
         yield Part(f"iteration {step}", str(figures["at"]), _iteration(int(step), figures))
-    yield from (
-        _part(name, value, bring)
-        for name, value, bring in (
-            ("curve", shown.curve(run), _curve),
-            ("results", shown.results(run), _results),
-            ("tags", shown.tags_of(run), _tags),
-        )
-        if value
-    )
+    if curve := shown.curve(run):
+        yield Part("curve", content_hash(curve), lambda target: _curve(target, curve))
+    if results := shown.results(run):
+        yield Part("results", content_hash(results), lambda target: _results(target, results))
+    if tags := shown.tags_of(run):
+        yield Part("tags", content_hash(tags), lambda target: _tags(target, tags))
     for place, path in shown.artifacts_of(run):
         yield Part(f"file {place}/{path.name}", digest_file(path), _artifact(place, path))
     for name, entry, adapter in shown.adapters_of(run):
@@ -265,15 +262,12 @@ def _parts(folder: Path, settings: TrackingConfig, status: str | None, say: Say)
             digest = content_hash([evaluated.name, policy, split, wanted])
             yield Part(f"traces {policy} {evaluated.name}", digest, _traces(run, evaluated.path, wanted, by))
     if run.summary:
-        note, tags = shown.note_of(run), shown.version_tags(run)
+        note, of_version = shown.note_of(run), shown.version_tags(run)
         versions = [registration.version for registration in registrations_of(folder)]
-        yield Part("note", content_hash([note, tags, versions]), lambda target: _describe(target, run, note, tags))
+        digest = content_hash([note, of_version, versions])
+        yield Part("note", digest, lambda target: _describe(target, run, note, of_version))
     if status and status != "RUNNING":
         yield Part("status", status, lambda target: target.client.set_terminated(target.mlflow_run_id, status, _ended(record)))
-
-
-def _part(name: str, value: Any, bring: Callable[[Target, Any], None]) -> Part:
-    return Part(name, content_hash(value), lambda target: bring(target, value))
 
 
 def _parameters(target: Target, run: FinishedRun) -> None:
@@ -365,6 +359,6 @@ def _ended(record: RunRecord) -> int:
 def _note(folder: Path, values: Mapping[str, Any]) -> None:
     """Put what only MLflow knows into the summary of a run that is complete."""
     with contextlib.suppress(DataError):
-        summary = RunRecord(folder.parent, folder.name).summary
-        if summary is not None and not values.items() <= summary.items():
-            write_whole(folder / SUMMARY_FILE, json.dumps({**summary, **values}, indent=2) + "\n")
+        record = RunRecord(folder.parent, folder.name)
+        if (summary := record.summary) is not None and not values.items() <= summary.items():
+            record.write(SUMMARY_FILE, {**summary, **values})

@@ -6,9 +6,9 @@ A promoted version's tags are the history of the alias: `crowned` (yes), `replac
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,8 +156,8 @@ def _crown(target: Target, record: Mapping[str, Any], version: str, say: Callabl
     before = str(champion.version) if champion else NO_CHAMPION
     if before != version:  # equal after a kill between the alias and the tag `crowned`
         at = datetime.fromtimestamp(record["at"] / 1000, UTC).isoformat(timespec="seconds")
-        values = {"replaced": before, "promoted_at": at, "gate": json.dumps(record["evidence"])}
-        for key, value in values.items():
+        history = {"replaced": before, "promoted_at": at, "gate": json.dumps(record["evidence"])}
+        for key, value in history.items():
             client.set_model_version_tag(name, version, key, value)
         client.set_registered_model_alias(name, CHAMPION, version)
     client.set_model_version_tag(name, version, "crowned", "yes")
@@ -216,12 +216,10 @@ def version_by_alias(client: Any, name: str) -> Any:
         raise
 
 
-@contextlib.contextmanager
-def alias_held(uri: str, folder: Path) -> Iterator[None]:
+def alias_held(uri: str, folder: Path) -> AbstractContextManager[bool]:
     """Let no other process of this machine move the alias meanwhile; of a server, none of the work folder."""
     database = sqlite_file(uri)
-    with hold(database.parent if database else folder, wait=True):
-        yield
+    return hold(database.parent if database else folder, wait=True)
 
 
 def now() -> str:

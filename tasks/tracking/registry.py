@@ -43,14 +43,19 @@ EVIDENCE = ("baseline", "difference", "interval", "confidence", "p_value")
 NOBODY = "no champion yet"
 
 
-def find_champion(config: RetrainConfig, *, certain: bool = False) -> tuple[Champion | None, str]:
+def find_champion(config: RetrainConfig, *, certain: bool = False, follow: bool = False) -> tuple[Champion | None, str]:
     """The champion for the profile's base, or None; and a sentence with the reason.
 
     While MLflow is away, it is the one that the work folder knows. So it is while a promotion of the work folder waits for
     MLflow, and where the registry is empty because its store was deleted.
 
+    Args:
+        config: The profile.
+        certain: Whether the registry has to say it.
+        follow: Whether the work folder's record follows the registry, as at the start of a run.
+
     Raises:
-        MlflowAway: the registry has to say it (`certain`), and does not answer.
+        MlflowAway: the registry has to say it, and does not answer.
     """
     local = known_champion(config.work_dir)
     try:
@@ -65,10 +70,11 @@ def find_champion(config: RetrainConfig, *, certain: bool = False) -> tuple[Cham
         if local:
             return _from_work_folder(config, local, f"{version} has no model {config.tracking.model_name} any more")
         return None, NOBODY
-    name = config.tracking.model_name
-    if version is None:
+    champion, name = champion_of(version), config.tracking.model_name
+    if follow:
+        remember_champion(config.work_dir, champion, version.tags if version else None)
+    if champion is None:
         return None, NOBODY
-    champion = Champion(str(version.version), version.tags.get("run_id", ""), version.tags.get("adapter_digest", ""))
     if FORGOTTEN_TAG in version.tags:
         return None, (
             f"the champion ({name} version {version.version}) learnt from somebody who was forgotten since "
@@ -82,20 +88,6 @@ def find_champion(config: RetrainConfig, *, certain: bool = False) -> tuple[Cham
             f"the champion ({name} version {version.version}) is a whole model, and learner.weights is 'lora': it is ignored"
         )
     return champion, f"champion: {name} version {champion.version}, of run {champion.run_id}"
-
-
-def look_up_champion(config: RetrainConfig) -> tuple[Champion | None, str]:
-    """`find_champion` at the start of a run: the work folder's record follows the registry."""
-    found = find_champion(config)
-    try:
-        version = _registered(config)
-    except MlflowAway:
-        return found
-    local = known_champion(config.work_dir)
-    if isinstance(version, str) or (local and promotion_waits(config.work_dir, local)):
-        return found
-    remember_champion(config.work_dir, champion_of(version), version.tags if version else None)
-    return found
 
 
 @bounded
@@ -201,10 +193,10 @@ def fetch_weights(client: Any, name: str, version: str, out: Path) -> Path:
     """Download a version's weights to a folder in `out`, named after their kind."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    weights = out / client.get_model_version(name, version).tags.get("weights", ADAPTER)
+    registered = client.get_model_version(name, version)
+    weights = out / registered.tags.get("weights", ADAPTER)
     weights.mkdir()
     # MLflow would look an address of the form models:/ up in the registry of the process, not in this client's.
-    registered = client.get_model_version(name, version)
     source = address_now(client, registered.run_id, client.get_model_version_download_uri(name, version))
     get_artifact_repository(source, tracking_uri=client.tracking_uri).download_artifacts("", str(weights))
     return weights
@@ -247,12 +239,8 @@ def register(run: Run, weights: Path, verdict: dict[str, Any]) -> str:
         "base_hash": base_hash(run.config.policy.base),
         "verdict": verdict["verdict"],
     }
-    values = {
-        "tags": tags,
-        "weights": kind,
-        "verdict": verdict["verdict"],
-        "evidence": {key: verdict[key] for key in EVIDENCE if key in verdict},
-    }
+    evidence = {key: verdict[key] for key in EVIDENCE if key in verdict}
+    values = {"tags": tags, "weights": kind, "verdict": verdict["verdict"], "evidence": evidence}
     start = run.record.started()
     if start is not None:
         values["started_from"] = start.get("champion")
@@ -281,13 +269,10 @@ def _approval(run: Run, verdict: dict[str, Any]) -> dict[str, Any]:
     approval = known or ask(run.record.path)
     if approval.waits:
         return {"withheld": "its promotion waits for approval", "decision": {"approval": "awaited"}}
-    told = {
-        "approval": approval.decision,
-        "approval_by": approval.by,
-        "approval_note": approval.note,
-        "approval_at": approval.at,
-    }
-    return {"decision": told} | ({} if approval.decision == APPROVED else {"withheld": approval.says})
+    told = {"approval_by": approval.by, "approval_note": approval.note, "approval_at": approval.at}
+    return {"decision": {"approval": approval.decision, **told}} | (
+        {} if approval.decision == APPROVED else {"withheld": approval.says}
+    )
 
 
 def _may_lead(run: Run, start: dict[str, Any] | None) -> bool:

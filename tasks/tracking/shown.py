@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.closing.lineage import commit_tags, files_of
-from tasks.records.doctor import ALARMS, findings_file, stored_findings
+from tasks.records.doctor import ALARMS, FINDINGS_FILE, stored_findings
 from tracewheel.core import run_state
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import CONFIG_FILE, ENTRIES_FILE, LINEAGE_FILE
@@ -171,10 +171,10 @@ def tags_of(run: FinishedRun) -> dict[str, str]:
 def artifacts_of(run: FinishedRun) -> Iterator[tuple[str, Path]]:
     """The files of the run's page with the folders that they go to; the lineage's stand by themselves, too."""
     folder, curated = run.record.path, entry_of(run, "curate")
-    root = [folder / name for name in (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE, GATE_FILE, CHANGES_FILE)]
+    root = (CONFIG_FILE, LINEAGE_FILE, PAGE_FILE, GATE_FILE, CHANGES_FILE, FINDINGS_FILE)
     data = [folder / QUALITY_PAGE, *([curated.path / name for name in (QUALITY_FILE, SPLITS_FILE)] if curated else ())]
     places = {
-        "": [*root, *findings_file(run.record)],
+        "": [folder / name for name in root],
         "lineage": files_of(folder),
         "data": data,
         "audit": [folder / AUDIT_FILE],

@@ -50,8 +50,6 @@ def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int,
     trajectories = read_records(evaluation / "greedy" / TRAJECTORIES_FILE, Trajectory)
     scores = {score.trajectory_id: score for score in read_scores(evaluation / "greedy" / SCORES_FILE)}
     by_id = {task.id: task for task in tasks}
-    step = max(1, len(trajectories) // wanted)
-    chosen = trajectories[::step][:wanted]
     client = TracingClient(target.settings.uri)
     filter_string = (
         f"metadata.`mlflow.sourceRun` = '{target.mlflow_run_id}' AND tags.policy = '{evaluated.policy}' "
@@ -65,10 +63,11 @@ def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int,
     }
     spans: list[Any] = []
     missing: list[tuple[_Trace, dict[str, str]]] = []
-    for trajectory in chosen:
+    for trajectory in trajectories[:: max(1, len(trajectories) // wanted)][:wanted]:
         number = _number(target.mlflow_run_id, evaluated.policy, trajectory.id, bits=128)
-        stored = {"entry": evaluation.name, "trajectory": trajectory.id}
-        tags = asdict(evaluated) | _task_tags(by_id[trajectory.task_id]) | stored
+        task = by_id[trajectory.task_id]
+        tags = {**asdict(evaluated), "task_id": task.id, "family": task.family, "tier": str(task.tier)}
+        tags |= {"entry": evaluation.name, "trajectory": trajectory.id}
         trace = _Trace(number, trajectory, scores[trajectory.id], at * MILLISECOND)
         if trace.id in present:
             continue
@@ -79,18 +78,6 @@ def log_traces(target: Target, evaluation: Path, tasks: list[Task], wanted: int,
     for trace, tags in missing:
         client.start_trace(trace.info(target.experiment_id, target.mlflow_run_id, tags))
     return len(missing)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A span: messages `first` to `last` of the conversation."""
-
-    name: str
-    kind: str
-    inputs: Any
-    outputs: Any
-    first: int
-    last: int
 
 
 class _Trace:
@@ -126,17 +113,16 @@ class _Trace:
 
     def spans(self) -> list[Any]:
         messages = self.trajectory.messages
-        root = self._span(_Step("episode", "AGENT", messages[: self.begun], self._outcome(), 0, len(messages)))
+        root = self._span("episode", "AGENT", messages[: self.begun], self._outcome(), range(len(messages)))
         children, calls = [], {}
         for place, message in enumerate(messages[self.begun :], self.begun):
             if message["role"] == "assistant":
                 calls = {call["id"]: call["function"] for call in message.get("tool_calls") or []}
-                children.append(self._span(_Step("turn", "LLM", None, message, place, place + 1), parent=True))
+                children.append(self._span("turn", "LLM", None, message, range(place, place + 1), parent=True))
             elif message["role"] == "tool":
                 call = calls.get(message.get("tool_call_id"), {})
-                name = message.get("name") or "tool"
-                step = _Step(name, "TOOL", call.get("arguments"), message["content"], place, place + 1)
-                children.append(self._span(step, parent=True))
+                name, given, said = message.get("name") or "tool", call.get("arguments"), message["content"]
+                children.append(self._span(name, "TOOL", given, said, range(place, place + 1), parent=True))
         return [root, *children]
 
     def _asked(self) -> str:
@@ -158,35 +144,27 @@ class _Trace:
         for name, value in {"total": self.score.total, **self.score.breakdown}.items():
             yield Feedback(name=name, value=value, source=source, trace_id=self.id)
 
-    def _span(self, step: _Step, *, parent: bool = False) -> Any:
+    def _span(self, name: str, kind: str, inputs: Any, outputs: Any, covers: range, *, parent: bool = False) -> Any:
+        """A span over some messages of the conversation."""
         from mlflow.entities.span import Span
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
         root_number = _number(self.id, "root", bits=64)
-        number = _number(self.id, "span", step.first, bits=64) if parent else root_number
+        number = _number(self.id, "span", covers.start, bits=64) if parent else root_number
         flags = TraceFlags(TraceFlags.SAMPLED)
-        values = {
-            "traceRequestId": self.id,
-            "spanType": step.kind,
-            "spanInputs": step.inputs,
-            "spanOutputs": step.outputs,
-        }
+        values = {"traceRequestId": self.id, "spanType": kind, "spanInputs": inputs, "spanOutputs": outputs}
         return Span(
             ReadableSpan(
-                name=step.name,
+                name=name,
                 context=SpanContext(self.number, number, False, flags),
                 parent=SpanContext(self.number, root_number, False, flags) if parent else None,
                 attributes={f"mlflow.{key}": json.dumps(value) for key, value in values.items() if value is not None},
-                start_time=self.start + step.first * MILLISECOND,
-                end_time=self.start + step.last * MILLISECOND,
+                start_time=self.start + covers.start * MILLISECOND,
+                end_time=self.start + covers.stop * MILLISECOND,
                 status=Status(StatusCode.OK),
             )
         )
-
-
-def _task_tags(task: Task) -> dict[str, str]:
-    return {"task_id": task.id, "family": task.family, "tier": str(task.tier)}
 
 
 def _number(*parts: object, bits: int) -> int:

@@ -32,7 +32,7 @@ def make_queue(profile, curated, tmp_path):
         ids = pd.read_parquet(curated.path / "tasks.parquet")["id"].tolist()
         sampler = TaskSampler(run.config.sampler, ids, run.config.seed)
         start = run.adapted("start", Entry("warm_start", "key", curated.path, "start", 0.0, {}))
-        return RunQueue(run, curated, sampler, start, "rl"), sampler, run
+        return RunQueue(run, curated, sampler, start), sampler, run
 
     return make
 

@@ -40,7 +40,7 @@ class Loop:
         config = RetrainConfig.model_validate(values)
         self.run = Run(config, Store(root / "store"), RunRecord(root, "run"), self.listener, driver=DirectDriver())
         self.sampler = TaskSampler(config.sampler, IDS, seed=1)
-        self.guard = Guard(self.run, self.curated(), self.sampler, "rl")
+        self.guard = Guard(self.run, self.curated(), self.sampler)
         self.rates = {0: 0.3}
 
     def entry(self, name, result=None):

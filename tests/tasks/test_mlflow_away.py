@@ -17,7 +17,7 @@ from tasks.tracking.champion import known_champion
 from tasks.tracking.client import MlflowAway, make_client
 from tasks.tracking.log_run import log_run
 from tasks.tracking.promotion import WAITING
-from tasks.tracking.registry import find_champion, look_up_champion, register
+from tasks.tracking.registry import find_champion, register
 from tasks.tracking.rollback import roll_back
 from tasks.tracking.tracking import deliver_waiting, require_mlflow, waiting_runs
 from tracewheel.core.errors import InfrastructureError
@@ -172,7 +172,7 @@ def test_a_promotion_without_mlflow_is_champion_here_at_once_and_of_the_registry
     server.stop()
     second = served(seed=1)
     with second.hold():
-        began, note = look_up_champion(second.config)
+        began, note = find_champion(second.config, follow=True)
         assert began.version == crowned and "MLflow is away" in note
         second.record.start(lambda: {"champion": began.to_record()})
     loaded = second.store.root / "loaded"
@@ -187,7 +187,7 @@ def test_a_promotion_without_mlflow_is_champion_here_at_once_and_of_the_registry
     assert digest_of(loaded / "adapter") == digest_of(two)
     third = served(seed=2)
     with third.hold():
-        third.record.start(lambda: {"champion": look_up_champion(third.config)[0].to_record()})
+        third.record.start(lambda: {"champion": find_champion(third.config, follow=True)[0].to_record()})
     assert register(third, adapter("three"), PROMOTED) == WAITING
     server.start()
     assert not deliver_waiting(first.config.work_dir, print).waiting
@@ -201,14 +201,14 @@ def test_a_promotion_by_another_machine_meanwhile_stays_and_that_is_said(served,
     first = register(here, adapter("one"), PROMOTED)
     late = served(seed=1)
     with late.hold():
-        late.record.start(lambda: {"champion": look_up_champion(late.config)[0].to_record()})
+        late.record.start(lambda: {"champion": find_champion(late.config, follow=True)[0].to_record()})
     server.stop()
     with late.tracking.closing():
         assert register(late, adapter("late"), PROMOTED) == WAITING
     server.start()
     there = served("there", seed=2)
     with there.hold():
-        there.record.start(lambda: {"champion": look_up_champion(there.config)[0].to_record()})
+        there.record.start(lambda: {"champion": find_champion(there.config, follow=True)[0].to_record()})
     theirs = register(there, adapter("theirs"), PROMOTED)
     assert not deliver_waiting(here.config.work_dir, said.append).waiting
     tags = versions_of(here)
@@ -267,7 +267,7 @@ def test_a_deleted_sqlite_store_is_made_anew_from_the_runs_folder(make_run, data
     run = make_run(tracked=True, tracking={"uri": f"sqlite:///{database}", "model_name": "deleted"})
     run.tracking.log_iteration(1, {"reward": 0.5})
     register(run, adapter("one"), PROMOTED)
-    look_up_champion(run.config)
+    find_champion(run.config, follow=True)
     for file in database.parent.glob("mlflow.db*"):
         file.unlink()
     champion, note = find_champion(run.config)

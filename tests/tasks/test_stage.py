@@ -23,12 +23,11 @@ from tasks.engine.inputs import input_digests
 from tasks.engine.run import Policy, Silent, settings_for
 from tasks.engine.stage import stage_task
 from tasks.stages.champion import load_champion
-from tasks.stages.collect import collect_groups
 from tasks.stages.curate import curate_tasks
 from tasks.stages.evaluate import evaluate_policy
 from tasks.stages.gate import decide_gate
 from tasks.stages.ingest import ingest_traces
-from tasks.stages.rollout import roll_out
+from tasks.stages.rollout import collect_groups, roll_out
 from tasks.stages.score import score_trajectories
 from tasks.stages.update import update_policy
 from tasks.stages.warm_start import warm_start_policy

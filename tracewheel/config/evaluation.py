@@ -249,14 +249,12 @@ class ComparisonConfig(Strict):
     with a champion; `both` trains one on verified and one on all logs. `policies`: `gate` evaluates the two policies that the
     gate compares on the held-out and harder tasks, `all` base, warm starts and champion too. With `aa` the policy to beat is
     evaluated a second time on the held-out split, with another seed: what differs is noise, and the report shows it beside
-    the gain. That is a third more of the evaluation at the end of a run. With `harder_curve` each validated policy also plays
-    the harder tier, so that the report shows how success there developed.
+    the gain. That is a third more of the evaluation at the end of a run.
     """
 
     warm_starts: Literal["one", "both"] = "one"
     policies: Literal["gate", "all"] = "gate"
     aa: bool = False
-    harder_curve: bool = False
 
 
 class AimsConfig(Strict):

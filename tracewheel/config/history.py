@@ -70,6 +70,7 @@ REMOVED: dict[str, str] = {
     **_constants("baseline", longest_wait=300),
     "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",
     **_constants("gate", min_fidelity=0.99),
+    "comparison.harder_curve": "the policies that are compared play the harder tier at the end; delete the line",
     "evaluation.bootstrap": "intervals are computed without resampling; delete the line",
     "gate.looks": "all held-out tasks are played before the gate decides; delete the line",
     "tracking.openlineage": (

@@ -15,9 +15,9 @@ from pydantic.fields import FieldInfo
 from tracewheel.config.base import Strict
 from tracewheel.config.profile import RetrainConfig
 
-SECTION = re.compile(r"^Attributes:\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
+SECTION = re.compile(r"^(?:Attributes|Args):\n((?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
 SENTENCE = re.compile(r"(?<=[.])\s+(?=[A-Z`])|\n\n|\n(?=- )")
-ENTRY = re.compile(r"^    (\w+): ")
+ENTRY = re.compile(r"^    (\w+)(?: \([^)]*\))?: ")
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
         sentences = [" ".join(one.lstrip("- ").split()) for one in SENTENCE.split(text) if one.strip()]
         for name in inspect.get_annotations(base):
             told[name] = " ".join([one for one in sentences if f"`{name}`" in one or f"`{name}:" in one] or sentences[:1])
-    return told | _attributes(model)
+    return told | entries_of(*reversed(model.__mro__))
 
 
-def _attributes(model: type) -> dict[str, str]:
-    """The entries under `Attributes:` of the docstrings of a class and its bases."""
+def entries_of(*described: Any) -> dict[str, str]:
+    """What docstrings say of each name under `Attributes:` or `Args:`; a later one replaces what an earlier one says."""
     says: dict[str, list[str]] = {}
-    for base in reversed(model.__mro__):
+    for one in described:
         name = ""
-        for section in SECTION.findall(inspect.cleandoc(base.__doc__ or "") + "\n"):
+        for section in SECTION.findall(inspect.cleandoc(getattr(one, "__doc__", None) or "") + "\n"):
             for line in section.splitlines():
                 if entry := ENTRY.match(line):
                     name = entry[1]

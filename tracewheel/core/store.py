@@ -119,6 +119,11 @@ class Store:
             return Entry(stage, key, path, metadata["digest"], metadata["seconds"], metadata["result"], reused=True)
         return None
 
+    def find_named(self, name: str) -> Entry | None:
+        """`find` by the name of an entry."""
+        stage, _, key = name.rpartition("-")
+        return self.find(stage, key)
+
     def keep(self, content: dict[str, Any]) -> str:
         """Store JSON types that entries were made from, once; returns their hash."""
         key = content_hash(content)

@@ -38,10 +38,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     curated, rl = folder_of(options.curated, "--curated"), folder_of(options.rl, "--rl")
     loop = read_json(rl / REPORT_FILE)
-    if "updates" not in loop:
-        raise DataError(
-            f"{rl / REPORT_FILE}: no 'updates', which an earlier version did not write; run `tracewheel stage improve` again"
-        )
     results = RunFolders(
         gate=read_gate(folder_of(options.gate, "--gate")),
         curated=curated,

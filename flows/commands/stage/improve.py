@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.commands.command import Command, Writes
 from flows.console.arguments import (
@@ -20,9 +20,6 @@ from flows.console.arguments import (
     warn_of_leaks,
 )
 from flows.console.look import Card, Grid, number, percent
-
-if TYPE_CHECKING:
-    from tracewheel.core.store import Entry
 
 BEST, REPORT_FILE = "best", "improvement.json"
 ITERATION = tuple(f"[0-9]*/{stage}/*" for stage in ("rollout*", "score*", "update", "validation"))
@@ -65,7 +62,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.core.files import write_json
     from tracewheel.core.fingerprint import digest_of
     from tracewheel.core.run_record import RunRecord
-    from tracewheel.core.store import Store, link, produce_whole
+    from tracewheel.core.store import Entry, Store, link, produce_whole
     from tracewheel.curation.leaks import check_curated
     from tracewheel.policy.adapters import policy_of
     from tracewheel.sampling.curriculum import make_sampler
@@ -77,10 +74,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     # Apart from the records of whole runs, which `tracewheel runs status` lists.
     record = RunRecord(work_dir / "loops", identify(config, inputs))
     loop_run = Run(config, Store(work_dir / "store"), record, reporter, driver=DirectDriver())
-    first = loop_run.adapted("start", _entry(start, inputs["start"]), version=policy_of(start, config.policy.base).version)
+    tasks, begun = (Entry(of.name, "", of, inputs[name], 0.0, {}) for name, of in (("curated", curated), ("start", start)))
+    first = loop_run.adapted("start", begun, version=policy_of(start, config.policy.base).version)
     sampler = make_sampler(SamplerSections.of(config), curated)
     with loop_run.store.exclusive(), reporter.shown():
-        learned = improve(loop_run, _entry(curated, inputs["curated"]), first, sampler)
+        learned = improve(loop_run, tasks, first, sampler)
     best = learned.best
     candidates = [{"policy": item.policy.name, "iteration": item.iteration, **item.rates} for item in learned.candidates]
     report: dict[str, Any] = {"best": best.policy.name, "best_iteration": best.iteration, "candidates": candidates}
@@ -99,28 +97,19 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return {"out": options.out, **report}
 
 
-def _entry(folder: Path, digest: str) -> Entry:
-    """The output of an earlier stage, wherever it lies."""
-    from tracewheel.core.store import Entry
-
-    return Entry(folder.name, "", folder, digest, 0.0, {})
-
-
 def _made(record: Path) -> Iterator[tuple[str, str]]:
-    """What the loops made: its name in the output, and the store's entry."""
+    """What the loop made: its name in the output, and the store's entry."""
     from tracewheel.core.files import read_json
-    from tracewheel.report.doctor import LOOP_FILE, loops_of
+    from tracewheel.core.run_record import LOOP_FILE
 
-    for loop, folder in loops_of(record).items():
-        made = read_json(folder / LOOP_FILE)
-        prefix = f"{loop}/" if loop else ""
-        for iteration, entries in made["iterations"].items():
-            for stage, kind in (("rollout", "rollouts"), ("score", "scores")):
-                for place, entry in enumerate(entries[kind]):
-                    yield f"{prefix}{iteration}/{stage}{f'-{place}' if place else ''}", entry
-            yield f"{prefix}{iteration}/update", entries["update"]
-        for iteration, entry in made["validations"].items():
-            yield f"{prefix}{iteration}/validation", entry
+    made = read_json(record / LOOP_FILE)
+    for iteration, entries in made["iterations"].items():
+        for stage, kind in (("rollout", "rollouts"), ("score", "scores")):
+            for place, entry in enumerate(entries[kind]):
+                yield f"{iteration}/{stage}{f'-{place}' if place else ''}", entry
+        yield f"{iteration}/update", entries["update"]
+    for iteration, entry in made["validations"].items():
+        yield f"{iteration}/validation", entry
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
