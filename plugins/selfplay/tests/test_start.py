@@ -26,6 +26,7 @@ def called(tmp_path, base):
     def run(module, *words):
         parser = ArgumentParser()
         module.COMMAND.options(parser)
+        parser.add_argument("--debug", action="store_true")
         given = [profile, "--curated", curated, "--state", state, "--out", tmp_path / "out", *words]
         return module.COMMAND.run(parser.parse_args([str(word) for word in given]))
 
