@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from tasks.engine.run import Policy, Run
 from tracewheel.config import RetrainConfig
 from tracewheel.config.base import Strict
-from tracewheel.config.loading import CONFIG_FILE, read_values
+from tracewheel.config.loading import read_values
 from tracewheel.config.wheel_sections import STAGES, stages_among
 from tracewheel.core.errors import ConfigError
+from tracewheel.core.run_record import CONFIG_FILE
 from tracewheel.core.store import Entry
 from tracewheel.environments import ServedPrompt, served_prompt
 
