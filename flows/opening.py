@@ -12,6 +12,7 @@ import prefect.runtime.flow_run
 
 from flows.console.progress import TerminalReporter
 from flows.setup import use_threads
+from flows.wheel_stages import check_whole
 from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.records.gate_ledger import waiting_candidate
@@ -86,6 +87,7 @@ def starting_point(run: Run, start: dict[str, Any], curated: Entry) -> tuple[Pol
     sampler = make_sampler(SamplerSections.of(run.config), curated.path, start["sampler"])
     if not start["champion"]:
         return None, sampler
+    check_whole(run.config, start["champion"]["run_id"])
     entry = load_champion(run, version=start["champion"]["version"], digest=start["champion"]["digest"])
     return run.adapted("champion", entry, version=entry.result["policy_version"]), sampler
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tasks.engine.run import Policy, Run
 from tracewheel.config import RetrainConfig
 from tracewheel.config.base import Strict
-from tracewheel.config.wheel_sections import STAGES
+from tracewheel.config.loading import read_values
+from tracewheel.config.wheel_sections import STAGES, stages_among
+from tracewheel.core.errors import ConfigError
+from tracewheel.core.run_record import CONFIG_FILE
 from tracewheel.core.store import Entry
+from tracewheel.environments import ServedPrompt, served_prompt
 
 
 class Played(NamedTuple):
@@ -38,6 +43,10 @@ class WheelStage(Protocol):
         """How the challenger is played, trained from `policy`. The work is done by stages of its own (`stage_task`)."""
         ...
 
+    def served(self, config: RetrainConfig, run_id: str) -> ServedPrompt | None:
+        """What `serve` does to programs' requests while the champion is served that a run promoted; None: nothing."""
+        ...
+
     def ended(self, run: Run, verdict: Mapping[str, Any]) -> None:
         """The gate has judged, and the challenger is registered."""
         ...
@@ -46,6 +55,34 @@ class WheelStage(Protocol):
 def wheel_stages(config: RetrainConfig) -> list[WheelStage]:
     """The stages that a profile asks for, by the names of their sections."""
     return [STAGES[name]() for name in config.wheel_sections]
+
+
+def check_whole(config: RetrainConfig, run_id: str) -> None:
+    """Check that the profile has the stages that a run had whose policy is champion.
+
+    Raises:
+        ConfigError: it lacks one, and would play the adapter without the other half of the pair.
+    """
+    stored = Path(config.work_dir) / run_id / CONFIG_FILE
+    had = read_values(stored) if run_id and stored.is_file() else {}
+    of_wheels = stages_among(had.keys() - RetrainConfig.model_fields.keys())
+    if missing := sorted(set(of_wheels).difference(config.wheel_sections)):
+        raise ConfigError(
+            f"the champion of run {run_id} was promoted with section {missing[0]}, which this profile lacks, and would be "
+            "played without it. Put the section back, or restore an adapter alone with `tracewheel champion rollback`"
+        )
+
+
+def served_with(config: RetrainConfig, run_id: str = "") -> ServedPrompt | None:
+    """What is done to programs' requests: what belongs to the champion of a run, else what the profile's environment says.
+
+    Raises:
+        ConfigError: the profile lacks what the champion was promoted with.
+    """
+    check_whole(config, run_id)
+    found = [served for stage in wheel_stages(config) if run_id and (served := stage.served(config, run_id))]
+    own = "environment" in config.model_fields_set
+    return found[-1] if found else served_prompt(config.environment.spec) if own else None
 
 
 def as_champion(played: Played, start: Mapping[str, Any]) -> Played:

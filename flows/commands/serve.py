@@ -19,6 +19,7 @@ from tracewheel.core.errors import DataError, InputError, TracewheelError
 if TYPE_CHECKING:
     from tasks.tracking.champion import Champion
     from tracewheel.config import RetrainConfig
+    from tracewheel.environments import ServedPrompt
     from tracewheel.gateway.serving import ServingDoor
     from tracewheel.policy.adapters import PolicyRef
 
@@ -105,7 +106,6 @@ def _serve_gateway(config: RetrainConfig, options: argparse.Namespace, key: str)
 
 
 def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str) -> NoReturn:
-    from tracewheel.environments import served_prompt
     from tracewheel.gateway.conversation_log import SERVED_FOLDER, ConversationLog, LogRedaction
     from tracewheel.gateway.server import GatewayServer
     from tracewheel.gateway.serving import Challenger, ServingDoor
@@ -124,8 +124,7 @@ def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str
 
     log = ConversationLog(folder, forgotten=forgotten)
     redaction = LogRedaction(config.ingest.redaction, renderer)
-    prompt = served_prompt(config.environment.spec) if "environment" in config.model_fields_set else None
-    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction, prompt)
+    door = ServingDoor(served, renderer, config.rollout, log, frozenset([key]), redaction, champions.prompt(champion))
     engines = [served.engine]
     if options.challenger:
         rival = policy_in(config, options.challenger, "--challenger")
@@ -165,7 +164,7 @@ def _watch(door: ServingDoor, champions: Champions, champion: Champion | None, o
                 if found is not None and found != champion:
                     champion = found  # a bad one is tried once
                     policy, name = champions.fetch(found)
-                    door.take_over(policy, name)
+                    door.take_over(policy, name, champions.prompt(found))
                     note(f"tracewheel: serving {name}")
             except (TracewheelError, OSError) as error:
                 note(f"tracewheel: {door.health()['policy']} goes on: {error}")
@@ -197,6 +196,16 @@ class Champions:
         if champion is None:
             return None, PolicyRef(self._config.policy.base), BASE
         return champion, *self.fetch(champion)
+
+    def prompt(self, champion: Champion | None) -> ServedPrompt | None:
+        """What is done to programs' requests: what the champion was promoted with, else the profile's environment says.
+
+        Raises:
+            ConfigError: the profile lacks what the champion was promoted with.
+        """
+        from flows.wheel_stages import served_with
+
+        return served_with(self._config, champion.run_id if champion else "")
 
     def fetch(self, champion: Champion) -> tuple[PolicyRef, str]:
         """A champion's policy, under the version of the registry, and its name, which holds the digest of its weights.

@@ -128,8 +128,8 @@ class ServingDoor:
         """Give new conversations a challenger, or none any more."""
         self._challenger = challenger
 
-    def take_over(self, policy: PolicyRef, name: str) -> None:
-        """Serve another policy from the next token on; its canaries are compared first.
+    def take_over(self, policy: PolicyRef, name: str, prompt: ServedPrompt | None = None) -> None:
+        """Serve another policy from the next token on, and its prompt; its canaries are compared first.
 
         Raises:
             AdapterMismatchError: the engine does not serve it as it was trained; the policy before goes on.
@@ -139,7 +139,7 @@ class ServingDoor:
         except Exception as error:
             self._refused = f"{name}: {error}"
             raise
-        self._served, self._refused = Served(self._served.engine, name), ""
+        self._served, self._prompt, self._refused = Served(self._served.engine, name), prompt, ""
 
     def health(self) -> dict[str, Any]:
         """What serves, and what was refused."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,28 @@ def test_a_bad_reflection_model_ends_the_run_with_what_was_found(run, chat_serve
     found, _ = run(settings_for(chat_server(answer).url, reflection={"timeout": 1.0}))
     assert found.prompt == Prompt(system=BASE) and says in found.stopped
     assert len(found.candidates) == 1
+
+
+def test_a_start_that_could_not_be_scored_is_played_again_when_its_cause_is_gone(run, table, splits, player, monkeypatch):
+    ill, play = [splits["validation"][3].id], type(player).play
+
+    def played(self, prompt, tasks):
+        found = play(self, prompt, tasks)
+        return [
+            one._replace(score=replace(one.score, status="unscored", total=None, breakdown={}))
+            if one.trajectory.task_id in ill
+            else one
+            for one in found
+        ]
+
+    monkeypatch.setattr(type(player), "play", played)
+    settings = settings_for(table.url, iterations=2)
+    with pytest.raises(DataError, match="1 of 12 tasks have no score"):
+        run(settings)
+    ill.clear()
+    found, _ = run(settings)
+    plain, _ = run(settings, "another")
+    assert found.candidates == plain.candidates and found.tokens > plain.tokens  # what failed was sampled as well
 
 
 def test_a_wrong_key_is_the_users_error(run, chat_server):

@@ -6,7 +6,7 @@ from tracewheel import ConfigError, DataError, Score, Task, Trajectory
 from tracewheel_prompts.demonstrations import Pool, name_of
 from tracewheel_prompts.feedback import differences, record_of, verified_states
 from tracewheel_prompts.journal import Journal
-from tracewheel_prompts.judging import gain, overfitting
+from tracewheel_prompts.judging import gain, overfitting, page
 from tracewheel_prompts.reflection import usable
 from tracewheel_prompts.settings import PromptSettings
 
@@ -106,11 +106,24 @@ def test_demonstrations_come_from_verified_training_episodes(curated, splits):
         ("```\n" + "x" * 101 + "\n```", "", "more than longest"),
         ("```\nA <|im_end|> b\n```", "", "chat template"),
         ("```\nA \x1b[31m b\n```", "", "control"),
+        ("```\nA \u202eb\n```", "", "control"),
+        ("```\nA \U000e0041b\n```", "", "control"),
+        ("```\r\nA \u26a0\ufe0f\r\nb.\r\n```", "A \u26a0\ufe0f\nb.", ""),
+        ("The old:\n```\nA.\n```\nThe new:\n```\nB.\n```", "", "more than one text"),
+        ("```\nA.", "A.", ""),  # cut at its limit of tokens
+        ("```markdown\nA {{b}} {c} $d %s.\n```", "A {{b}} {c} $d %s.", ""),
     ],
 )
 def test_a_reply_is_checked(reply, text, why):
     found, reason = usable(reply, 100)
     assert found == text and why in reason and bool(why) == bool(reason)
+
+
+def test_a_text_with_fences_stays_within_its_own():
+    prompt = {"digest": "d", "system": "S", "tools": {"finish": "Ends."}, "demonstrations": ["a ```` b\n# Gate: promoted"]}
+    report = {"prompt": prompt, "before": {"digest": "b"}, "stopped": "s", "tokens": 1, "iterations": 1, "candidates": []}
+    shown = page(report | {"reflection": {"cost": None, "asked": 1, "model": "m", "unusable": 0}, "splits": {}})
+    assert "\n`````\na ```` b\n# Gate: promoted\n`````\n" in shown and "\n```\nS\n```\n" in shown
 
 
 def rates(before, after):

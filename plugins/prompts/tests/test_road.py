@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from flows.retrain import run_alone
+from flows.wheel_stages import served_with
 from tasks.engine.drivers import DirectDriver
 from tasks.tracking.champion import known_champion
-from tracewheel import ConfigError, load_config, load_tasks, make_environment, read_json
+from tracewheel import ConfigError, DataError, RetrainConfig, load_config, load_tasks, make_environment, read_json, write_json
 from tracewheel.config.wheel_sections import STAGES
+from tracewheel_prompts import road
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.registry import prompt_of_run
 
@@ -24,6 +26,7 @@ BAD = "Answer with a long poem about the sea, the wind and the harbour, and call
 PROGRAM = """
 import sys
 from flows.retrain import run_alone
+from flows.wheel_stages import served_with
 from tasks.engine.drivers import DirectDriver
 run_alone(sys.argv[1], [], sys.argv[2], DirectDriver())
 """
@@ -147,6 +150,50 @@ def test_a_run_is_killed_twice_and_its_pair_becomes_champion(profile, server, re
     assert all(GOOD in task.environment and BAD not in task.environment for task in told)
     assert lineage["prompt"]["before"]["system"] == GOOD  # from which the optimiser goes on
     assert again["success"]["champion"] == summary["success"]["rl"]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A profile with the section, and a run of it whose pair is champion: its record's folder."""
+    section = {"reflection": {"endpoint": "http://127.0.0.1:1/v1", "model": "table"}}
+    values = {"name": "pair", "work_dir": str(tmp_path), "environment": {"kind": "workspace"}, "prompt": section}
+    record = tmp_path / "run-1"
+    record.mkdir()
+    (record / "config.yaml").write_text(yaml.safe_dump(values))
+    write_json(record / "prompt.json", {"prompt": Prompt(system="Tidy.").to_record()})
+    return values, record
+
+
+def test_a_champions_pair_is_served_with_its_own_prompt(pair):
+    values, record = pair
+    config = RetrainConfig.model_validate(values)
+    serve = served_with(config, record.name)
+    assert serve([{"role": "system", "content": "Old."}, {"role": "user", "content": "Hi"}], [])[0] == [
+        {"role": "system", "content": "Tidy."},
+        {"role": "user", "content": "Hi"},
+    ]
+    assert served_with(config) is None  # the base
+    with pytest.raises(ConfigError, match="run run-1 was promoted with section prompt, which this profile lacks"):
+        served_with(RetrainConfig.model_validate({key: value for key, value in values.items() if key != "prompt"}), record.name)
+    alone = record.with_name("run-2")  # as after a rollback: an adapter that was promoted without a prompt
+    alone.mkdir()
+    (alone / "config.yaml").write_text(yaml.safe_dump({"environment": values["environment"]}))
+    assert served_with(config, alone.name) is None
+
+
+def test_a_prompt_that_is_gone_or_was_changed_is_never_played(pair, monkeypatch):
+    values, record = pair
+    config, path = RetrainConfig.model_validate(values), record / "prompt.json"
+    write_json(path, {"prompt": {**read_json(path)["prompt"], "system": "Tell me the key."}})
+    with pytest.raises(DataError, match=r"prompt\.json: is not what the gate judged: the prompt was changed"):
+        served_with(config, record.name)
+    path.unlink()
+    known = {record.name: Prompt(system="Tidy.")}
+    monkeypatch.setattr(road, "prompt_of_run", lambda _, run_id: known.get(run_id))
+    assert served_with(config, record.name)([], [])[0] == [{"role": "system", "content": "Tidy."}]
+    known.clear()
+    with pytest.raises(DataError, match="is gone, and MLflow has no prompt of this run"):
+        served_with(config, record.name)
 
 
 def test_a_section_of_a_wheel_that_is_not_installed(profile, monkeypatch):

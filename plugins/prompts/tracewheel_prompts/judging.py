@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,12 +110,17 @@ def page(report: Mapping[str, Any]) -> str:
         lines += ["", f"Gate: {' '.join(in_words(report['gate']))}", "", f"{report['overfitting']}.", ""]
     else:
         lines += ["No prompt did better on validation: held-out tasks were not played.", ""]
-    lines += ["## Text", "", "```", report["prompt"]["system"], "```", ""]
+    lines += ["## Text", "", *_fenced(report["prompt"]["system"])]
     for name, text in report["prompt"]["tools"].items():
-        lines += [f"Tool `{name}`:", "", "```", text, "```", ""]
+        lines += [f"Tool `{name}`:", "", *_fenced(text)]
     for text in report["prompt"]["demonstrations"]:
-        lines += ["Demonstration:", "", "```", text, "```", ""]
+        lines += ["Demonstration:", "", *_fenced(text)]
     return "\n".join(lines)
+
+
+def _fenced(text: str) -> list[str]:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return [fence, text, fence, ""]
 
 
 def shown_rate(found: Mapping[str, Any]) -> str:

@@ -169,7 +169,9 @@ class PromptAdapter:
                 f"take {most:,}"
             )
             raise Undecided(self.stopped)
-        missing = [task for key, task in fresh.items() if self._journal.get(key) is None]
+        kept = {key: self._journal.get(key) for key in fresh}
+        # Of the start, which comes first, an episode without a score has ended the run: its cause may be gone now.
+        missing = [task for key, task in fresh.items() if kept[key] is None or (not self._used and kept[key]["score"] is None)]
         if missing:
             self._play(prompt, missing)
         for key, task in fresh.items():
@@ -191,7 +193,7 @@ class PromptAdapter:
         for task in tasks:
             scored = [one for one in episodes[task.id] if one.score.total is not None]
             worst = min(scored, key=lambda one: one.score.total, default=None)
-            record = None
+            record, before = None, self._journal.get(f"{prompt.digest} {task.id}")
             if worst is not None and task.id in self._train:
                 record = record_of(task, worst.trajectory, worst.score, self._reached.get(task.id))
             self._journal.put(
@@ -199,7 +201,7 @@ class PromptAdapter:
                 {
                     "score": sum(one.score.total for one in scored) / len(scored) if scored else None,
                     "success": sum(success_of(one.score) for one in scored) / len(scored) if scored else None,
-                    "tokens": sum(one.tokens for one in episodes[task.id]),
+                    "tokens": sum(one.tokens for one in episodes[task.id]) + (before["tokens"] if before else 0),
                     "family": task.family,
                     "record": record,
                 },

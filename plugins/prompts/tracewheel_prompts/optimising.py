@@ -41,7 +41,7 @@ class Optimising:
             raise DataError(f"{curated}: has {len(train)} training and {len(validation)} validation tasks; both are needed")
         with open_environment(train[0].environment) as environment:
             self.start = start_of(player.config) or Prompt(system=environment.system_prompt)
-            self._tools = {tool["function"]["name"]: tool["function"]["description"] for tool in environment.tools()}
+            self._tools = {tool["function"]["name"]: tool["function"].get("description", "") for tool in environment.tools()}
         money = settings.reflection.budget
         self.budget = (
             f"Optimising {', '.join(settings.parts)} on {len(self._train)} training tasks; {len(self._validation)} validation "
@@ -78,8 +78,8 @@ class Optimising:
             found = optimise(adapter, self._train, self._validation, log)
         kinds = {"train": self._train, "validation": self._validation}
         return found.prompt, {
-            "prompt": {**found.prompt.model_dump(mode="json"), "digest": found.prompt.digest},
-            "before": {**self.start.model_dump(mode="json"), "digest": self.start.digest},
+            "prompt": found.prompt.to_record(),
+            "before": self.start.to_record(),
             "policy": self.player.identity,
             "tokens": found.tokens,
             "iterations": found.iterations,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -37,6 +37,24 @@ class Prompt(Strict):
     def digest(self) -> str:
         """Equal for equal prompts."""
         return content_hash(self.model_dump(mode="json"), length=16)
+
+    def to_record(self) -> dict[str, Any]:
+        """The prompt with its digest."""
+        return {**self.model_dump(mode="json"), "digest": self.digest}
+
+    @classmethod
+    def from_record(cls, record: Any) -> Self:
+        """What `to_record` gave.
+
+        Raises:
+            ValueError: it is no prompt, or not the one of its digest.
+        """
+        values = dict(record) if isinstance(record, Mapping) else {}
+        digest = values.pop("digest", None)
+        found = cls.model_validate(values)
+        if found.digest != digest:
+            raise ValueError(f"the prompt was changed: its digest is {found.digest}, not {digest}")
+        return found
 
     @property
     def said(self) -> str:

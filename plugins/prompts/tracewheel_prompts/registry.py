@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import InfrastructureError, parse_json
+from tracewheel import DataError, InfrastructureError, parse_json
 from tracewheel_prompts.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def prompt_of_run(config: RetrainConfig, run_id: str) -> Prompt | None:
     """The prompt that a run has registered; None where it registered none.
 
     Raises:
+        DataError: it is not the prompt that was registered.
         InfrastructureError: MLflow does not answer.
     """
     _patience()
@@ -69,7 +70,11 @@ def prompt_of_run(config: RetrainConfig, run_id: str) -> Prompt | None:
         for version in range(newest.version if newest else 0, 0, -1):
             known = mlflow.genai.load_prompt(name, version=version)
             if known.tags.get("run_id") == run_id:
-                return Prompt.model_validate(parse_json(known.template))
+                return Prompt.from_record({**parse_json(known.template), "digest": known.tags.get("digest")})
+    except ValueError as error:
+        raise DataError(
+            f"tracking.uri {config.tracking.uri}: {name} of run {run_id} is not what the gate judged: {error}"
+        ) from error
     except (MlflowException, OSError) as error:
         raise InfrastructureError(
             f"tracking.uri {config.tracking.uri}: the prompt of the champion's run {run_id} is not known: {error}; start MLflow"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tracewheel import InfrastructureError, Played, Policy, Run, open_environment, read_json
+from tracewheel import DataError, InfrastructureError, Played, Policy, Run, open_environment, read_json
 from tracewheel_prompts.players import prompted, start_of, within
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.registry import prompt_of_run, register
 from tracewheel_prompts.settings import PromptSettings
 from tracewheel_prompts.stages import PROMPT_FILE, optimise_prompt, tell_tasks
+
+if TYPE_CHECKING:
+    from tracewheel import RetrainConfig
 
 
 class PromptStage:
@@ -31,13 +34,19 @@ class PromptStage:
         """The champion under the prompt that it was promoted with.
 
         Raises:
+            DataError: its run is there, and its prompt is gone or was changed.
             InfrastructureError: its run is gone, and MLflow, which knows its prompt, does not answer.
         """
-        run_id = start["champion"]["run_id"]
-        record = played.run.record.path.parent / run_id
-        known = (record / "config.yaml").is_file()
-        prompt = _kept(record) if known else prompt_of_run(played.run.config, run_id)
-        return _told(played, prompt or _plain(played.run))
+        return _told(played, prompt_of(played.run.config, start["champion"]["run_id"]) or _plain(played.run))
+
+    def served(self, config: RetrainConfig, run_id: str) -> Callable[..., Any] | None:
+        """The champion's prompt in place of the system messages of programs; None where it was promoted without one.
+
+        Raises:
+            DataError, InfrastructureError: as for `champion`.
+        """
+        prompt = prompt_of(config, run_id)
+        return prompt and prompt.serve
 
     def challenger(self, played: Played, policy: Policy) -> Played:
         """The policy under the best prompt that was found for it."""
@@ -52,7 +61,7 @@ class PromptStage:
             f"prompt {before} is now {after}" if before != after else f"prompt {before} stays: none was better on validation"
         )
         run.reporter.say(f"{changed} ({told['tokens']:,} sampled tokens, {told['reflection']['asked']} replies)")
-        return _told(played, _prompt(found.result["prompt"]))
+        return _told(played, Prompt.from_record(found.result["prompt"]))
 
     def ended(self, run: Run, verdict: Mapping[str, Any]) -> None:
         """Register the prompt with MLflow, as champion where the gate has promoted the pair."""
@@ -83,13 +92,33 @@ def _plain(run: Run) -> Prompt:
         return Prompt(system=environment.system_prompt)
 
 
-def _kept(record: Path) -> Prompt | None:
-    """The prompt that a run of this work folder ended with; None without one."""
-    if (record / PROMPT_FILE).is_file():
-        return _prompt(read_json(record / PROMPT_FILE)["prompt"])
-    environment = yaml.safe_load((record / "config.yaml").read_text(encoding="utf-8"))["environment"]
-    return Prompt.model_validate(environment["args"].get("prompt", {})) if environment["kind"] == "prompted" else None
+def prompt_of(config: RetrainConfig, run_id: str) -> Prompt | None:
+    """The prompt that a run ended with, from its record, or from MLflow where the record is gone; None without one.
+
+    Raises:
+        DataError: the record has lost it, or holds another.
+        InfrastructureError: MLflow is needed and does not answer.
+    """
+    record = Path(config.work_dir) / run_id
+    if not run_id or not (record / "config.yaml").is_file():
+        return prompt_of_run(config, run_id)
+    values = yaml.safe_load((record / "config.yaml").read_text(encoding="utf-8"))
+    if "prompt" in values:
+        return _prompt(record / PROMPT_FILE) or _found(prompt_of_run(config, run_id), record / PROMPT_FILE)
+    environment = values.get("environment", {})
+    return Prompt.model_validate(environment["args"].get("prompt", {})) if environment.get("kind") == "prompted" else None
 
 
-def _prompt(record: Mapping[str, Any]) -> Prompt:
-    return Prompt.model_validate({name: value for name, value in record.items() if name != "digest"})
+def _prompt(path: Path) -> Prompt | None:
+    if not path.is_file():
+        return None
+    try:
+        return Prompt.from_record(read_json(path).get("prompt"))
+    except (AttributeError, ValueError) as error:
+        raise DataError(f"{path}: is not what the gate judged: {error}") from error
+
+
+def _found(prompt: Prompt | None, path: Path) -> Prompt:
+    if prompt is None:
+        raise DataError(f"{path}: is gone, and MLflow has no prompt of this run; restore an adapter alone: champion rollback")
+    return prompt

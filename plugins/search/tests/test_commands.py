@@ -10,6 +10,7 @@ import yaml
 from tracewheel import (
     ConfigError,
     DataError,
+    LeakError,
     RolloutSections,
     Score,
     ScoreSections,
@@ -23,7 +24,7 @@ from tracewheel import (
     score,
     write_records,
 )
-from tracewheel_search.commands import credit_turns, relabel, replay, search, train_process_model
+from tracewheel_search.commands import credit_tools, credit_turns, explore, relabel, replay, search, train_process_model
 
 
 def called(module, *words):
@@ -94,13 +95,44 @@ def test_a_process_model_credits_turns(house, tasks, monkeypatch):
     assert all(sum(item.turn_rewards) == pytest.approx(item.total) for item in after)
     with pytest.raises(ConfigError, match="the outcome keeps at least half"):
         called(credit_turns, *words, "--kind", "shaping", "--weight", "0.7")
-    rows = pd.read_parquet(house / "rollout/trajectories.parquet").assign(task_id=tasks[7].id)
-    rows.to_parquet(house / "held_out.parquet")
-    with pytest.raises(DataError, match="is no training task"):
-        called(
-            train_process_model, *common(house), "--trajectories", house / "held_out.parquet", *episodes(house)[2:],
-            "--curated", house / "curated", "--budget", 100, "--out", house / "other",
-        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "more"), [(train_process_model, ["--budget", 100]), (credit_tools, ["--bonus", 0.2]), (relabel, [])]
+)
+def test_nothing_is_learnt_from_a_held_out_task(house, tasks, tmp_path, module, more):
+    held_out = tmp_path / "held_out.parquet"
+    pd.read_parquet(house / "rollout/trajectories.parquet").assign(task_id=tasks[7].id).to_parquet(held_out)
+    files = ["--trajectories", held_out, *episodes(house)[2:], "--curated", house / "curated"]
+    with pytest.raises(LeakError, match=rf"held_out\.parquet: task {tasks[7].id} is no training task"):
+        called(module, *common(house), *files, *more, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "value"),
+    [
+        (search, "--budget", 0), (search, "--tasks", -1), (search, "--width", 0), (search, "--visits", 0),
+        (search, "--margin", 0),
+        (search, "--exploration", "nan"), (train_process_model, "--continuations", 0), (replay, "--groups", "2.5"),
+        (replay, "--half-life", -1), (credit_tools, "--over", 0), (explore, "--iteration", 0),
+    ],
+)  # fmt: skip
+def test_a_number_that_makes_no_sense_is_a_usage_error(module, option, value, capsys):
+    with pytest.raises(SystemExit) as stop:
+        called(module, "p.yaml", option, value)
+    assert stop.value.code == 2 and f"argument {option}: {value} is no " in capsys.readouterr().err
+
+
+def test_a_budget_below_one_simulation_and_a_search_without_pairs_say_so(house):
+    words = [*common(house), "--curated", house / "curated", "--tasks", 1, "--width", 1]
+    with pytest.raises(DataError, match="--budget 1: does not reach for one simulation of the 1 tasks"):
+        called(search, *words, "--budget", 1, "--out", house / "poor")
+    parser = ArgumentParser()
+    search.COMMAND.options(parser)
+    out = house / "alone"
+    options = parser.parse_args([str(word) for word in (*words, "--budget", 400, "--out", out)])
+    card = search.COMMAND.card(options, called(search, *words, "--budget", 400, "--out", out))
+    assert card.look_at.startswith("no two turns") and not card.next
 
 
 def test_relabel_adds_the_successes_of_other_tasks(house):

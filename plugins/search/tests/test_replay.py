@@ -116,6 +116,13 @@ def test_whole_groups_follow_the_fresh_ones_as_they_were_sampled(replay):
     assert replay(fresh, [old, fresh], groups=1)[0]["replayed"] == 1
 
 
+def test_a_group_that_is_given_twice_is_one_group(replay):
+    earlier = rollout(*group("a", 4, [1.0, 0.0]), *group("b", 4, [1.0, 0.0]))
+    _, once, scores = replay(rollout(), [earlier], groups=1)
+    figures, both, _ = replay(rollout(), [earlier, earlier, (once, scores)])
+    assert (figures["groups"], figures["replayed"]) == (2, 2) and len({each.id for each in both}) == len(both) == 4
+
+
 def test_a_learner_that_would_not_correct_is_refused():
     def config(*settings):
         return load_config("configs/tiny.yaml", list(settings))

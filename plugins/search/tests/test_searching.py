@@ -132,8 +132,18 @@ def test_a_search_that_was_killed_goes_on_and_gives_the_same_bytes(config, playe
     again = Search(config, player, tasks[:3], SearchSettings(budget=BUDGET, width=2), half)
     assert again.run() == found and 0 < player.sampled - before < found["sampled_tokens"]
     assert files_of(half / "waves") == files_of(out / "waves")
-    with pytest.raises(DataError, match=r"search\.json: is of a search with other settings"):
+    with pytest.raises(DataError, match=r"search\.json: is of a search with another profile, other settings"):
         Search(config, player, tasks[:3], SearchSettings(budget=BUDGET, width=3), half)
+    settings = SearchSettings(budget=BUDGET, width=2)
+    colder = config.model_copy(update={"rollout": config.rollout.model_copy(update={"temperature": 0.5})})
+    moved = [*tasks[:2], replace(tasks[2], initial_state={"files": {}})]
+    for other in (
+        (colder, tasks[:3], settings),
+        (config, moved, settings),
+        (config, tasks[:3], settings.model_copy(update={"critic": "m"})),
+    ):
+        with pytest.raises(DataError, match="another profile, other settings, tasks or policy"):
+            Search(other[0], player, other[1], other[2], half)
 
 
 def test_a_critic_values_single_turns(config, player, tasks, tmp_path):

@@ -138,7 +138,7 @@ def replayed(
 
     Args:
         fresh: The iteration's own episodes.
-        earlier: Those of earlier rollouts, one entry each; what is fresh as well is left out.
+        earlier: Those of earlier rollouts, one entry each; what is fresh or was given before is left out.
         version: Of the policy that the update starts from.
         max_age: How many versions the oldest token may be behind that.
         settings: How many, and how age counts.
@@ -149,10 +149,12 @@ def replayed(
         `groups`, how many earlier ones there are; of them `too_old`, `unknown` (of a policy that is none of this loop's
         earlier ones), `without_success`, `alike` (nothing to compare) and `replayed`; and `mean_age` of those.
     """
-    own = {each.id for each in fresh[0]}
-    groups = [
-        group for rollout in earlier for group in groups_of(*rollout) if not own & {each.id for each in group.trajectories}
-    ]
+    groups, known = list[Group](), {each.id for each in fresh[0]}
+    for group in (group for rollout in earlier for group in groups_of(*rollout)):
+        ids = {each.id for each in group.trajectories}
+        if not known & ids:
+            groups.append(group)
+        known |= ids
     counts = dict.fromkeys(("too_old", "unknown", "without_success", "alike"), 0)
     weights, ages = [], []
     for group in groups:

@@ -15,6 +15,7 @@ from tracewheel import (
     DataError,
     Positive,
     RetrainConfig,
+    RolloutSections,
     Score,
     ScoreSections,
     Strict,
@@ -42,7 +43,8 @@ class SearchSettings(Strict):
     """How a search spends its tokens.
 
     `budget` is the most that the policy may sample, over all tasks. `width` turns are sampled at a node before one of its
-    children is chosen by UCB1 with the weight `exploration`. `simulations` bounds those of a task.
+    children is chosen by UCB1 with the weight `exploration`. `simulations` bounds those of a task. `critic` is the digest of
+    the process model that values turns, "" without one.
     """
 
     budget: Count
@@ -50,6 +52,7 @@ class SearchSettings(Strict):
     exploration: Positive = 1.0
     simulations: Count = 1000
     seed: int = 0
+    critic: str = ""
 
 
 class Search:
@@ -87,12 +90,16 @@ class Search:
         self._claim(out)
 
     def _claim(self, out: Path) -> None:
-        about = {"settings": self._settings.model_dump(mode="json"), "tasks": content_hash(sorted(self._tasks))}
-        about |= {"critic": self._critic is not None, "policy": self._player.policy}
+        sections = [kind.of(self._config).model_dump(mode="json") for kind in (RolloutSections, ScoreSections)]
+        tasks = sorted((task.to_record() for task in self._tasks.values()), key=lambda record: record["id"])
+        about = {"settings": self._settings.model_dump(mode="json"), "tasks": content_hash(tasks)}
+        about |= {"profile": content_hash(sections), "policy": self._player.policy}
         file = out / ABOUT_FILE
         if file.is_file():
             if read_json(file) != about:
-                raise DataError(f"{file}: is of a search with other settings, tasks or policy; give another folder")
+                raise DataError(
+                    f"{file}: is of a search with another profile, other settings, tasks or policy; give another folder"
+                )
             return
         (out / WAVES).mkdir(parents=True, exist_ok=True)
         write_json(file, about)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracewheel import Task, episode_from
-from tracewheel_selfplay.guards import Limits, Round, flip_rate, stop_reason
+from tracewheel import ConfigError, DataError, Task, episode_from
+from tracewheel_selfplay.guards import Limits, Round, check_groups, flip_rate, stop_reason
 from tracewheel_selfplay.majority import Majority, MajorityArgs, NoMajority, vote
 
 TASK = Task("t", "workspace", "f", 1, "Do it.", {}, {}, "majority", "f")
@@ -53,12 +53,24 @@ def a_round(agree=90, labelled=100, length=50.0, entropy=1.0, flips=0.1):
         ([a_round(), a_round(length=101.0)], "101 tokens, 50 at first"),
         ([a_round(), a_round(length=24.0)], "24 tokens, 50 at first"),
         ([a_round(), a_round(entropy=0.049)], "the entropy is 0.049"),
-        ([a_round(labelled=0, agree=0), a_round(labelled=0, agree=0)], ""),
+        ([a_round(labelled=0, agree=0)], ""),
+        ([a_round(labelled=0, agree=0), a_round()], ""),
+        ([a_round(labelled=0, agree=0), a_round(90), a_round(74)], "90% at first"),
+        ([a_round(), a_round(labelled=0, agree=0), a_round(labelled=0, agree=0)], "no labelled task had a majority"),
     ],
 )
 def test_each_guard_stops_at_its_limit_and_not_before(rounds, says):
     said = stop_reason(rounds, Limits())
     assert (says in said) if says else said == ""
+
+
+def test_groups_and_labels_are_enough_for_a_majority_and_a_stop():
+    check_groups(4, 1, Limits())  # none of 4 agrees: Wilson goes to 0.490
+    check_groups(3, 1, None)
+    with pytest.raises(DataError, match="the guards see 3 episodes"):
+        check_groups(3, 1, Limits())
+    with pytest.raises(ConfigError, match="2 episodes have no majority"):
+        check_groups(2, 8, Limits())
 
 
 def test_flips_are_counted_where_both_rounds_have_a_majority():

@@ -76,7 +76,21 @@ def test_solved_or_unsolvable_is_worth_nothing_and_without_scores_it_is_unscored
         make_verifier(give(kind_text("learnable", {"table": str(tmp_path / "none.json")}))).verify(None, {"proposal": GOOD})
 
 
+class Gaps:
+    """A generator that has not every tier of every family."""
+
+    families, tiers = ("list", "pattern"), (1, 2)
+
+    def make_tasks(self, n, seed):
+        made = maker_of("workspace").make_tasks(40, seed)
+        return [task for task in made if (task.family, task.tier) in {("list", 1), ("pattern", 2)}][:n]
+
+
 class TestWhatIsNotPlayed:
+    def test_one_that_the_generator_does_not_make(self):
+        assert task_of(Gaps(), GOOD) and task_of(Gaps(), GOOD | {"tier": 1}) is None
+        assert why_not(None, frozenset()) == "the generator makes no such task"
+
     def test_a_task_that_is_held_out_under_any_name(self):
         task = task_of(maker_of("workspace"), GOOD)
         assert why_not(task, frozenset()) == ""

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from tracewheel import Strict, wilson_interval
+from tracewheel import ConfigError, DataError, Strict, wilson_interval
+from tracewheel_selfplay.majority import FEWEST
 
 
 class Limits(Strict):
@@ -66,6 +67,19 @@ def flip_rate(before: Mapping[str, str], now: Mapping[str, str]) -> float | None
     return fmean(before[task] != now[task] for task in both) if both else None
 
 
+def check_groups(size: int, labels: int, limits: Limits | None) -> None:
+    """Check that groups can have a majority, and that the guards could stop.
+
+    Raises:
+        ConfigError: groups are too small.
+        DataError: not even wrong rewards alone would be enough to stop.
+    """
+    if size < FEWEST:
+        raise ConfigError(f"rollout.group_size: {size} episodes have no majority; at least {FEWEST} are needed")
+    if limits and wilson_interval(0, labels * size)[1] >= limits.least_agreement:
+        raise DataError(f"--labels {labels}: in groups of {size} the guards see {labels * size} episodes, too few to stop by")
+
+
 def stop_reason(rounds: Sequence[Round], limits: Limits) -> str:
     """Why to stop after the last round; "" to go on. Rounds before it have passed."""
     first, last = rounds[0], rounds[-1]
@@ -73,9 +87,12 @@ def stop_reason(rounds: Sequence[Round], limits: Limits) -> str:
         upper, rate = wilson_interval(last.agree, last.labelled)[1], last.agree / last.labelled
         if upper < limits.least_agreement:
             return f"its reward is the true one in {rate:.0%} of {last.labelled} labelled episodes"
-        began = first.agree / first.labelled if first.labelled else rate
+        seen = next(one for one in rounds if one.labelled)
+        began = seen.agree / seen.labelled
         if began - rate > limits.most_fall:
             return f"its reward is the true one in {rate:.0%} of {last.labelled} labelled episodes, {began:.0%} at first"
+    if len(rounds) > 1 and not any(one.labelled for one in rounds[-2:]):
+        return "no labelled task had a majority, two rounds in a row: whether its reward is the true one is not known"
     if len(rounds) > 2 and all((one.flips or 0.0) > limits.most_flips for one in rounds[-2:]):
         return f"{last.flips:.0%} of the majorities changed, two rounds in a row"
     if not 1 / limits.most_length <= last.length / max(first.length, 1e-9) <= limits.most_length:

@@ -89,13 +89,15 @@ def identities(task: Task) -> frozenset[str]:
     return frozenset({task.fingerprint, content_hash([task.initial_state, task.goal])})
 
 
-def why_not(task: Task, kept_apart: frozenset[str]) -> str:
+def why_not(task: Task | None, kept_apart: frozenset[str]) -> str:
     """Why a proposed task is not to be played; "" if it is sound.
 
     Args:
-        task: It.
+        task: It; None where the generator makes none.
         kept_apart: Identities of tasks outside training.
     """
+    if task is None:
+        return "the generator makes no such task"
     if identities(task) & kept_apart:
         return "it is a task outside training"
     probe = probe_task(task)

@@ -116,10 +116,10 @@ def checked(maker: TaskMaker, args: dict[str, Any]) -> dict[str, Any]:
     return dict(args)
 
 
-def task_of(maker: TaskMaker, proposal: dict[str, Any]) -> Task:
-    """The task that a proposal names: of one round of the generator with this seed, that of the family and tier."""
+def task_of(maker: TaskMaker, proposal: dict[str, Any]) -> Task | None:
+    """The task that a proposal names: of one round of the generator with this seed, that of the family and tier; else None."""
     made = maker.make_tasks(len(maker.families) * len(maker.tiers), proposal["seed"])
-    return next(task for task in made if (task.family, task.tier) == (proposal["family"], proposal["tier"]))
+    return next((task for task in made if (task.family, task.tier) == (proposal["family"], proposal["tier"])), None)
 
 
 def proposal_tasks(environment: str, verifier: str, n: int) -> list[Task]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tracewheel import (
+    ConfigError,
+    DataError,
     EvaluateSections,
     RetrainConfig,
     RolloutSections,
@@ -33,6 +35,22 @@ def new(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
+
+
+def check_start(config: RetrainConfig, out: Path, *inputs: Path) -> None:
+    """Check what would fail only after all rounds, before `out` is emptied.
+
+    Raises:
+        ConfigError: the gate waits for an audit.
+        DataError: what is read lies in the folder that is replaced.
+    """
+    if config.gate.false_accepts == "audit":
+        raise ConfigError(
+            "gate.false_accepts is audit, and only a run audits its graders: give the number that `tracewheel audit` found, "
+            "as in --set gate.false_accepts=0.02"
+        )
+    if inside := [path for path in inputs if path.resolve().is_relative_to(out.resolve())]:
+        raise DataError(f"--out {out}: is replaced, and {inside[0]} lies in it; give another folder")
 
 
 def play(config: RetrainConfig, state: Path, curated: Path, tasks: Sequence[Task], out: Path, iteration: int) -> Path:
@@ -75,5 +93,9 @@ def judge(config: RetrainConfig, states: dict[str, Path], curated: Path, out: Pa
         rates[name] = [found[mode]["rate"] for mode in ("greedy", "sampled")]
         folders.append(folder)
     (before, after), (start, end) = folders, states.values()
-    verdict = decide_gate(config.gate, after, before, new(out / "gate"), baseline_name=next(iter(states)), trained=end != start)
+    share, name = config.gate.false_accepts, next(iter(states))
+    assert share != "audit"  # `check_start`
+    verdict = decide_gate(
+        config.gate, after, before, new(out / "gate"), baseline_name=name, false_accepts=share, trained=end != start
+    )
     return {"rates": rates, "verdict": verdict.verdict, "says": verdict.says or verdict.reasons[0]}

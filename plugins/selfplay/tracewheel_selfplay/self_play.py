@@ -112,9 +112,9 @@ class SelfPlay:
         requests = proposal_tasks(self.environment, give(kind_text("learnable", {"table": str(table)})), REQUESTS)
         proposals, asked = self.proposals(requests, folder, iteration)
         known = {canonical_json(each): each for each in proposals}
-        tasks = {text: task_of(self.maker, each) for text, each in known.items()}
-        refused = {text: why for text, task in tasks.items() if (why := why_not(task, self.kept_apart))}
-        tasks = {text: task for text, task in tasks.items() if text not in refused}
+        made = {text: task_of(self.maker, each) for text, each in known.items()}
+        refused = {text: why for text, task in made.items() if (why := why_not(task, self.kept_apart))}
+        tasks = {text: task for text, task in made.items() if task and text not in refused}
         by_id = {task.id: task for task in tasks.values()}
         outcomes: dict[str, list[bool]] = {}
         solver_tokens, rate = 0, None

@@ -13,6 +13,7 @@ from tracewheel_search.commands.options import (
     add_profile,
     add_schedule,
     as_played,
+    check_training,
     episodes,
     profile_and_policy,
     training_tasks,
@@ -35,19 +36,18 @@ def run(options: Namespace) -> dict[str, Any]:
 
     Raises:
         ConfigError: the schedule leaves its bounds.
-        DataError: files do not belong together, or an episode is of no training task.
+        DataError: files do not belong together.
+        LeakError: an episode is of no training task.
     """
     profile_and_policy(options)
-    from tracewheel import DataError, Score, produce_whole, stage_shown, write_records
+    from tracewheel import Score, produce_whole, stage_shown, write_records
     from tracewheel_search.exploring import Schedule
     from tracewheel_search.tool_bonus import MOST, PART, with_bonus
 
     weight = Schedule(start=options.bonus, end=options.bonus_end, over=options.over).within(MOST, "bonus").at(options.iteration)
     tasks = as_played(training_tasks(options), Path(options.trajectories))
     trajectories, scores = episodes(options)
-    strange = [each.task_id for each in trajectories if each.task_id not in tasks]
-    if strange:
-        raise DataError(f"{options.trajectories}: task {strange[0]} is no training task; only those may have a bonus")
+    check_training(trajectories, tasks, options.trajectories)
     with stage_shown("credit-tools", None):
         found = with_bonus(trajectories, scores, weight)
         produce_whole(Path(options.out), lambda out: write_records(out / "scores.parquet", found, Score))

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracewheel import PolicyRef, RetrainConfig, Score, Task, Trajectory
+
+
+def count(text: str) -> int:
+    """An option's whole number from 1."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ArgumentTypeError(f"{text} is no whole number from 1")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """An option's number above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found < float("inf"):
+        raise ArgumentTypeError(f"{text} is no number above 0")
+    return found
 
 
 def add_profile(parser: ArgumentParser) -> None:
@@ -21,7 +40,7 @@ def add_profile(parser: ArgumentParser) -> None:
 def add_tasks(parser: ArgumentParser) -> None:
     """The curated tasks, and the budget of sampled tokens."""
     parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
-    parser.add_argument("--budget", type=int, required=True, metavar="N", help="the most tokens that the policy may sample")
+    parser.add_argument("--budget", type=count, required=True, metavar="N", help="the most tokens that the policy may sample")
 
 
 def add_episodes(parser: ArgumentParser) -> None:
@@ -36,8 +55,8 @@ def add_schedule(parser: ArgumentParser, name: str, meaning: str) -> None:
     parser.add_argument(
         f"--{name}-end", type=float, default=0.0, metavar="X", help="of iteration --over and all later ones (default: 0)"
     )
-    parser.add_argument("--over", type=int, default=20, metavar="N", help="see above (default: 20)")
-    parser.add_argument("--iteration", type=int, default=1, metavar="N", help="number of this iteration (default: 1)")
+    parser.add_argument("--over", type=count, default=20, metavar="N", help="see above (default: 20)")
+    parser.add_argument("--iteration", type=count, default=1, metavar="N", help="number of this iteration (default: 1)")
 
 
 def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
@@ -68,6 +87,19 @@ def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:
 
     variants = trajectories.with_name("variants.parquet")
     return {task.id: task for task in [*tasks, *(read_records(variants, Task) if variants.is_file() else [])]}
+
+
+def check_training(trajectories: Sequence[Trajectory], tasks: Mapping[str, Task], file: str) -> None:
+    """Check that episodes are of training tasks.
+
+    Raises:
+        LeakError: one is of another task, as of an evaluation.
+    """
+    from tracewheel import LeakError
+
+    strange = next((each.task_id for each in trajectories if each.task_id not in tasks), None)
+    if strange is not None:
+        raise LeakError(f"{file}: task {strange} is no training task, and only those may be learnt from")
 
 
 def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
-from tracewheel_search.commands.options import add_episodes, add_profile, as_played, episodes, profile_and_policy
+from tracewheel_search.commands.options import (
+    add_episodes,
+    add_profile,
+    as_played,
+    check_training,
+    episodes,
+    profile_and_policy,
+)
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -26,6 +33,7 @@ def run(options: Namespace) -> dict[str, Any]:
 
     Raises:
         DataError: files do not belong together.
+        LeakError: an episode is of no training task.
         ConfigError: the episodes are programs of their own.
     """
     config, policy = profile_and_policy(options)
@@ -36,6 +44,7 @@ def run(options: Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     trajectories, scores = episodes(options)
     tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
+    check_training(trajectories, tasks, options.trajectories)
     player, rubric, taken = Player(RolloutSections.of(config), policy, 16), ScoreSections.of(config), never_trained_on(curated)
     with stage_shown("relabel", None):
         figures = produce_whole(

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
-from tracewheel_search.commands.options import add_episodes, add_profile, episodes, episodes_of, profile_and_policy
+from tracewheel_search.commands.options import (
+    add_episodes,
+    add_profile,
+    count,
+    episodes,
+    episodes_of,
+    positive,
+    profile_and_policy,
+)
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -21,9 +29,9 @@ def options(parser: ArgumentParser) -> None:
         "--earlier", nargs=2, action="append", required=True, metavar=("TRAJECTORIES", "SCORES"),
         help="files of an earlier rollout and its scores; give it once for each",
     )  # fmt: skip
-    parser.add_argument("--groups", type=int, default=16, metavar="N", help="most groups that are replayed (default: 16)")
+    parser.add_argument("--groups", type=count, default=16, metavar="N", help="most groups that are replayed (default: 16)")
     parser.add_argument(
-        "--half-life", type=float, default=2.0, metavar="N", help="updates after which a group counts half (default: 2)"
+        "--half-life", type=positive, default=2.0, metavar="N", help="updates after which a group counts half (default: 2)"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
 

@@ -14,6 +14,8 @@ from tracewheel_search.commands.options import (
     add_profile,
     add_tasks,
     as_played,
+    check_training,
+    count,
     episodes,
     profile_and_policy,
     training_tasks,
@@ -27,7 +29,7 @@ def options(parser: ArgumentParser) -> None:
     add_profile(parser)
     add_tasks(parser)
     add_episodes(parser)
-    parser.add_argument("--continuations", type=int, default=4, metavar="K", help="tries from each turn (default: 4)")
+    parser.add_argument("--continuations", type=count, default=4, metavar="K", help="tries from each turn (default: 4)")
     parser.add_argument(
         "--where", choices=("every", "uncertain"), default="every", help="try every turn, or around the least sure ones"
     )
@@ -39,18 +41,17 @@ def run(options: Namespace) -> dict[str, Any]:
 
     Raises:
         DataError: files do not belong together, or there are too few tasks.
+        LeakError: an episode is of no training task.
     """
     config, policy = profile_and_policy(options)
-    from tracewheel import DataError, RolloutSections, produce_whole, stage_shown, success_of, write_json
+    from tracewheel import RolloutSections, produce_whole, stage_shown, success_of, write_json
     from tracewheel_search.continuing import Player
     from tracewheel_search.process_model import HiddenStates, steps_of, train
     from tracewheel_search.step_values import StepSettings, step_values
 
     tasks = as_played(training_tasks(options), Path(options.trajectories))
     trajectories, scores = episodes(options)
-    strange = [each.task_id for each in trajectories if each.task_id not in tasks]
-    if strange:
-        raise DataError(f"{options.trajectories}: task {strange[0]} is no training task; values are learnt from training alone")
+    check_training(trajectories, tasks, options.trajectories)
     known = [(each, None if item.total is None else success_of(item)) for each, item in zip(trajectories, scores, strict=True)]
     settings = StepSettings(budget=options.budget, continuations=options.continuations, where=options.where, seed=config.seed)
 

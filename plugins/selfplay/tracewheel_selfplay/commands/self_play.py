@@ -34,24 +34,27 @@ def run(options: Namespace) -> dict[str, Any]:
     """Play the rounds, and let the gate judge the solver against the one that it began as.
 
     Raises:
-        ConfigError: the environment generates no tasks.
+        ConfigError: the environment generates no tasks, or the gate waits for an audit.
         DataError: a folder is missing, or the options contradict each other.
     """
     config = profile_of(options, "policy.base", "environment.kind")
     from tracewheel import curated_folder, folder_of, resolve_config, write_json
-    from tracewheel_selfplay.rounds import judge, new
+    from tracewheel_selfplay.proposals import maker_of
+    from tracewheel_selfplay.rounds import check_start, judge, new
     from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
     if options.at_random and options.challenger:
         raise DataError("--at-random has no challenger: leave --challenger away")
-    curated, start, out = curated_folder(options), folder_of(options.state, "--state"), new(Path(options.out))
+    if options.tokens is not None and options.tokens < 1:
+        raise DataError(f"--tokens {options.tokens}: a number from 1")
+    curated, start, out = curated_folder(options), folder_of(options.state, "--state"), Path(options.out)
     its = resolve_config(options.challenger_profile, [], None) if options.challenger_profile else config
-    proposer = None
-    if not options.at_random:
-        given = options.challenger
-        proposer = (
-            folder_of(given, "--challenger") if given else taught_to_propose(its, config.environment.spec, out / "taught")
-        )
+    proposer = folder_of(options.challenger, "--challenger") if options.challenger else None
+    maker_of(config.environment.spec)
+    check_start(config, out, curated, start, *([proposer] if proposer else []))
+    new(out)
+    if proposer is None and not options.at_random:
+        proposer = taught_to_propose(its, config.environment.spec, out / "taught")
     found = SelfPlay(config, curated, out / "rounds", proposer, its).run(start, options.tokens)
     verdict = judge(config, {"start": start, "self-play": Path(found["state"])}, curated, out / "held_out")
     result = {"out": options.out, **found, **verdict}

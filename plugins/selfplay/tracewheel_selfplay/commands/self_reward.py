@@ -34,20 +34,24 @@ def run(options: Namespace) -> dict[str, Any]:
     """Train on the majority, and let the gate judge by the profile's own rubric.
 
     Raises:
-        DataError: a folder is missing, or there are no labels.
+        ConfigError: groups are too small for a majority, or the gate waits for an audit.
+        DataError: a folder is missing, or there are too few labels.
     """
     config = profile_of(options, "policy.base")
     from tracewheel import curated_folder, folder_of, resolve_config, write_json
-    from tracewheel_selfplay.guards import Limits
-    from tracewheel_selfplay.rounds import judge, new
+    from tracewheel_selfplay.guards import Limits, check_groups
+    from tracewheel_selfplay.rounds import check_start, judge, new
     from tracewheel_selfplay.self_reward import self_reward
 
     if options.labels < 1:
         raise DataError("--labels: the guards need at least one task with a true reward")
     rubric = json.dumps([{"kind": "majority", "args": {"of": options.of}}])
     reward = resolve_config(options.config, [*options.overrides, f"rubric.verifiers={rubric}"], options.run_dir)
-    curated, start, out = curated_folder(options), folder_of(options.state, "--state"), new(Path(options.out))
+    curated, start, out = curated_folder(options), folder_of(options.state, "--state"), Path(options.out)
     limits = None if options.unguarded else Limits()
+    check_groups(config.rollout.group_size, options.labels, limits)
+    check_start(config, out, curated, start)
+    new(out)
     found = self_reward(config, reward, curated, start, out / "rounds", labels=options.labels, limits=limits)
     verdict = judge(config, {"start": start, "self-reward": Path(found["state"])}, curated, out / "held_out")
     result = {"out": options.out, **found, **verdict}

@@ -1,0 +1,75 @@
+"""What would fail after all rounds is found before the first, and before anything is deleted."""
+
+from argparse import ArgumentParser
+
+import pandas as pd
+import pytest
+import yaml
+
+from tracewheel import ConfigError, DataError, load_config, make_environment
+from tracewheel_selfplay import rounds
+from tracewheel_selfplay.commands import self_play, self_reward
+
+
+@pytest.fixture
+def called(tmp_path, base):
+    """Calls a command on a curated folder and a state that lies in an earlier output."""
+    curated, state = tmp_path / "curated", tmp_path / "out" / "rounds" / "001" / "update"
+    curated.mkdir()
+    state.mkdir(parents=True)
+    tasks = make_environment("workspace").make_tasks(2, 0)
+    pd.DataFrame([task.to_record() | {"split": "train"} for task in tasks]).to_parquet(curated / "tasks.parquet")
+    pd.DataFrame({"trace_id": []}).to_parquet(curated / "episodes.parquet")
+    profile = tmp_path / "p.yaml"
+    profile.write_text(yaml.safe_dump({"name": "p", "policy": {"base": base}, "environment": {"kind": "workspace"}}))
+
+    def run(module, *words):
+        parser = ArgumentParser()
+        module.COMMAND.options(parser)
+        parser.add_argument("--debug", action="store_true")
+        given = [profile, "--curated", curated, "--state", state, "--out", tmp_path / "out", *words]
+        return module.COMMAND.run(parser.parse_args([str(word) for word in given]))
+
+    yield run
+    assert state.is_dir()
+
+
+@pytest.mark.parametrize("module", [self_play, self_reward])
+@pytest.mark.parametrize(
+    ("words", "error", "says"),
+    [
+        ([], DataError, "is replaced, and .*update lies in it"),
+        (["--set", "gate.false_accepts=audit"], ConfigError, "only a run audits its graders"),
+    ],
+)
+def test_nothing_is_deleted(called, module, words, error, says):
+    with pytest.raises(error, match=says):
+        called(module, *words)
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "error", "says"),
+    [
+        (self_play, ["--tokens", 0], DataError, "--tokens 0: a number from 1"),
+        (self_reward, ["--labels", 0], DataError, "at least one task"),
+        (self_reward, ["--set", "rollout.group_size=2"], ConfigError, "2 episodes have no majority"),
+        (self_reward, ["--labels", 1, "--set", "rollout.group_size=3"], DataError, "the guards see 3 episodes"),
+    ],
+)
+def test_numbers_that_make_no_sense(called, module, words, error, says):
+    with pytest.raises(error, match=says):
+        called(module, *words)
+
+
+def test_the_gate_is_the_profiles(monkeypatch, tmp_path):
+    asked = {}
+
+    class Verdict:
+        verdict, says, reasons = "promoted", "so", []
+
+    monkeypatch.setattr(rounds, "policy_of", lambda *_: None)
+    monkeypatch.setattr(rounds, "evaluate_split", lambda *_: {"greedy": {"rate": 0.5}, "sampled": {"rate": 0.5}})
+    monkeypatch.setattr(rounds, "decide_gate", lambda *_, **more: asked.update(more) or Verdict())
+    config = load_config("configs/tiny.yaml", ["gate.false_accepts=0.02"])
+    rounds.judge(config, {"start": tmp_path / "a", "self-play": tmp_path / "b"}, tmp_path, tmp_path / "out")
+    assert asked["false_accepts"] == 0.02 and asked["trained"]
