@@ -37,6 +37,9 @@ class LogFile:
 
     Attributes:
         layout: Whether the file holds lines or documents.
+        offset: After reading, the byte where the next read begins: the end of the file, or the start of an unfinished
+            last line.
+        line: The line number at `offset`.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class LogFile:
     ) -> None:
         self.path, self.largest, self._slices, self._expansion = path, largest, slices, expansion
         self.offset, self.line = start
+        self._unfinished = 0
         self.layout: Layout = "lines" if start[0] else find_layout(path, slices)
 
     def pieces(self) -> Iterator[Piece]:
@@ -73,7 +77,7 @@ class LogFile:
             yield piece._replace(offset=self.offset) if skipped else piece
 
     def _lines(self, stream: ByteStream) -> Iterator[Piece]:
-        number, offset = self.line, self.offset
+        number, offset, unfinished = self.line, self.offset, 0
         readline, limit = stream.readline, self.largest
         first = offset == 0
         while raw := readline(limit):
@@ -92,7 +96,13 @@ class LogFile:
             if ended:
                 offset += length
                 number += 1
-        self.offset, self.line = offset, number
+            else:
+                unfinished = length
+        self.offset, self.line, self._unfinished = offset, number, unfinished
+
+    def take_last_line(self) -> None:
+        """Count the unfinished last line as read: its value is complete, so the next read begins after it."""
+        self.offset, self._unfinished = self.offset + self._unfinished, 0
 
 
 def find_layout(path: Path, slices: Sequence[Slice] = ()) -> Layout:
