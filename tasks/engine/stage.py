@@ -76,7 +76,7 @@ class Call:
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StageTask(Generic[P]):
     """One stage of the domain, as flows call it.
 

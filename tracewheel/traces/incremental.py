@@ -25,7 +25,7 @@ from tracewheel.traces.ingested_folder import INGESTED, READ_FILE, REPORT_FILE, 
 from tracewheel.traces.readers.plugins import readers_digest
 from tracewheel.traces.redaction.pseudonyms import key_digest
 from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.snapshot import Earlier, Links, LogSlices, Snapshot, content_of, take_snapshot
+from tracewheel.traces.snapshot import Earlier, Links, LogSlices, Snapshot, take_snapshot
 
 FULL = "ingest everything again with --full"
 
@@ -61,9 +61,7 @@ def ingest_new(
         now = take_snapshot(config, before, without=out, with_tails=True)
         skipped = tuple(name for name in now.skipped if Path(name).name != _lock(out).name)
         now = replace(now, forgotten=forgotten, skipped=skipped)
-        gone = _gone(before, now) if before else []
-        if before:
-            now = replace(now, files=tuple(_beyond(before, log) for log in now.files), earlier=Earlier(out.name, ""))
+        now, gone = _continued(before, now, out) if before else (now, [])
 
         def produce(made: Path) -> dict[str, Any]:
             links = Links(made / STATE_FOLDER, made / READ_FILE, *((out, out / STATE_FOLDER) if before else ()))
@@ -119,29 +117,34 @@ def _read_before(out: Path, settings: str) -> Snapshot | None:
     return before
 
 
-def _beyond(before: Snapshot, log: LogSlices) -> LogSlices:
-    """A file whose new slices are those that were not read under its name. A copy is read, to be counted as one."""
-    known = {content_of(part) for earlier in before.files if earlier.name == log.name for part in earlier.slices}
-    return replace(log, new=tuple(part for part in log.slices if content_of(part) not in known))
+def _continued(before: Snapshot, now: Snapshot, out: Path) -> tuple[Snapshot, list[LogSlices]]:
+    """What is to be read beyond what was read before, and what was read of files that are not there any more.
 
-
-def _gone(before: Snapshot, now: Snapshot) -> list[LogSlices]:
-    """What was read of files that are not there any more.
+    A file whose name another one has now, as after a rotation, is found by its bytes. A copy is read, to be counted as one.
 
     Raises:
         DataError: what was read of a file that is there has changed.
     """
-    present = dict(zip((log.name for log in now.files), zip(now.files, now.places, strict=True), strict=True))
-    gone = []
+    named, known, gone = {log.name: log for log in now.files}, dict[str, LogSlices](), []
+    names = {log.name for log in before.files}
     for log in before.files:
-        if log.name not in present:
+        own = named.get(log.name)
+        others = (other for other in now.files if other.name not in names | known.keys())
+        home = next((file for file in (own, *others) if file and file.slices[: len(log.slices)] == log.slices), None)
+        if home is not None:
+            known[home.name] = log
+        elif own is None:
             gone.append(log)
-            continue
-        found, (_, path) = present[log.name]
-        if found.slices[: len(log.slices)] == log.slices:
-            continue
-        if not found.grows and found.slices and found.slices[-1].end > log.slices[-1].end:
-            kind = "a compressed file" if is_compressed(path) else "a file that is not one record a line"
-            raise DataError(f"{path}: has grown since it was ingested, and {kind} is read as a whole; {FULL}")
-        raise DataError(f"{path}: has changed since it was ingested, not only grown; {FULL}")
-    return gone
+        else:
+            raise _changed(log, own, now.places[now.files.index(own)][1])
+    files = [
+        replace(log, new=log.slices[len(known[log.name].slices) :] if log.name in known else log.slices) for log in now.files
+    ]
+    return replace(now, files=tuple(files), earlier=Earlier(out.name, "")), gone
+
+
+def _changed(log: LogSlices, found: LogSlices, path: Path) -> DataError:
+    if not found.grows and found.slices and found.slices[-1].end > log.slices[-1].end:
+        kind = "a compressed file" if is_compressed(path) else "a file that is not one record a line"
+        return DataError(f"{path}: has grown since it was ingested, and {kind} is read as a whole; {FULL}")
+    return DataError(f"{path}: has changed since it was ingested, not only grown; {FULL}")

@@ -13,6 +13,7 @@ INGESTED = Writes(
     (
         f"{TRACES_FOLDER}/part-*.parquet",
         f"{PLACES_FOLDER}/part-*.parquet",
+        f"{PLACES_FOLDER}/",  # empty, where no trace was kept
         OUTCOMES_FILE,
         READ_FILE,
         f"{STATE_FOLDER}/*",
