@@ -1,12 +1,12 @@
 """The store: complete stage outputs, addressed by a hash of their inputs.
 
-`root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so
-an entry is either complete or absent. That gives caching and resuming in one. `root/.facts/` holds the metadata of each
-entry, which is not part of the output: digest, duration, the stage's return value, and `made`: what it was made from and with
-(`StageTask.facts`; entries of earlier versions have none). Of settings and code it has the hash, by which
-`root/.made_from/` holds them, each content once. An entry whose bytes do not match its digest, or whose metadata
-cannot be read, is made again, and `flaws` says so. What a stage writes to `.beside/` in its output goes to
-`root/.beside/<stage>-<key>/`: notes about the output that are no part of its digest.
+`root/<stage>-<key>/` is the output of one stage. It is written under a temporary name and renamed once it is on disk, so an
+entry is either complete or absent: caching and resuming in one. `root/.facts/` holds the metadata of each entry, which is not
+part of the output: digest, duration, the stage's return value, and `made`: what it was made from and with (`StageTask.facts`;
+entries of earlier versions have none). Of settings and code it has the hash, by which `root/.made_from/` holds them, each
+content once. An entry whose bytes do not match its digest, or whose metadata cannot be read, is made again, and `flaws` says
+so. What a stage writes to `.beside/` in its output goes to `root/.beside/<stage>-<key>/`: notes about the output that are no
+part of its digest.
 """
 
 from __future__ import annotations
@@ -349,22 +349,17 @@ def recover(out: Path) -> None:
         for leftover in _left(out, PARTIAL):
             remove(leftover)
         for leftover in _left(out, PREVIOUS):
-            if out.exists():
-                remove(leftover)
-            else:
-                os.replace(leftover, out)
+            remove(leftover) if out.exists() else os.replace(leftover, out)
 
 
-def _left(out: Path, kind: str) -> list[Path]:
-    """The folders of this kind that killed processes left beside `out`."""
+def _left(out: Path, kind: str) -> Iterator[Path]:
+    """The folders of this kind beside `out` that no process holds any more."""
     named = re.compile(rf"{re.escape(kind + out.name)}-\d+")
-    return [path for path in out.parent.glob(f"{kind}*") if named.fullmatch(path.name) and _is_abandoned(path)]
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether no process holds the folder any more; a process that works in one holds it."""
-    with hold(folder) as held:
-        return held
+    for path in [path for path in out.parent.glob(f"{kind}*") if named.fullmatch(path.name)]:
+        with hold(path) as is_left:
+            pass
+        if is_left:
+            yield path
 
 
 @contextlib.contextmanager
