@@ -346,10 +346,9 @@ def produce_whole(out: Path, produce: Callable[[Path], Any]) -> Any:
 def recover(out: Path) -> None:
     """Put an output folder back that a kill took from its place between two renames, and delete what killed processes left."""
     with disk_errors(out):
-        for leftover in _left(out, PARTIAL):
-            remove(leftover)
-        for leftover in _left(out, PREVIOUS):
-            remove(leftover) if out.exists() else os.replace(leftover, out)
+        for leftover in (*_left(out, PARTIAL), *_left(out, PREVIOUS)):
+            is_output = leftover.name.startswith(PREVIOUS) and not out.exists()
+            os.replace(leftover, out) if is_output else remove(leftover)
 
 
 def _left(out: Path, kind: str) -> Iterator[Path]:
