@@ -42,8 +42,7 @@ import sys
 from tracewheel.config import IngestConfig
 from tracewheel.traces.incremental import ingest_new
 logs, said, out = sys.argv[1:]
-ingest_new(IngestConfig.model_validate({"paths": [logs], "outcomes": {"paths": [said]}}), __import__("pathlib").Path(out),
-           records_per_commit=60)
+ingest_new(IngestConfig.model_validate({"paths": [logs], "outcomes": {"paths": [said]}}), __import__("pathlib").Path(out))
 """
 
 

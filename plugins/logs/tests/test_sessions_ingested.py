@@ -56,10 +56,8 @@ def test_a_session_that_grows_is_read_again_and_replaces_what_is_stored_of_it(fo
     assert dict(zip(ids["id"], ids["messages"], strict=True)) == frame["messages"].to_dict()
 
 
-def test_a_session_is_never_committed_in_its_middle(folder):
+def test_a_session_is_known_as_one(folder):
     (folder / "logs/session.jsonl").write_text("".join(json.dumps(line) + "\n" for line in CLAUDE * 40))
-    run(folder, records_per_commit=1)
-    state = json.loads((folder / "out/state.json").read_text())["files"]
-    (progress,) = [progress for path, progress in state.items() if path.endswith("session.jsonl")]
-    assert progress["is_session"] and progress["offset"] == (folder / "logs/session.jsonl").stat().st_size
+    run(folder)
+    assert json.loads((folder / "out/state/state.json").read_text())["sessions"] == ["session.jsonl"]
     assert sorted(stored(folder)) == ["conv", *(f"id-{number}" for number in range(5))]

@@ -8,8 +8,8 @@ import yaml
 
 from tracewheel import (
     ConfigError,
-    DataError,
     EvaluateSections,
+    LeakError,
     Request,
     RolloutSections,
     Score,
@@ -190,7 +190,7 @@ def test_evaluation_and_gate_are_the_same_with_and_without(house, config, base, 
             rows = pd.read_parquet(house / "explored/trajectories.parquet").assign(task_id=tasks[7].id)
             rows.to_parquet(house / "held_out.parquet")
             words = ["--trajectories", house / "held_out.parquet", *files[2:], "--bonus", 0.2, "--out", house / "other"]
-            with pytest.raises(DataError, match="only those may have a bonus"):
+            with pytest.raises(LeakError, match="no training task"):
                 called(credit_tools, *common, *words)
         folders = {name: house / when / name for name in policies}
         for name, folder in folders.items():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.tracewheel.scoring.test_hostile_answers import check_hostile, check_part, slow
+from tests.tracewheel.scoring.test_hostile_answers import check_hostile, check_part
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel_worlds.code.grading import _function_failure
 from tracewheel_worlds.code.tasks import make_task
@@ -19,8 +19,8 @@ TEXTS = [
     ("\\boxed{" * 40_000),
     ("\\boxed{1\\text{" + " " * 3900 + "}"),
     ("\\boxed{3" + "," * 300_000 + "}"),
-    slow("\\boxed{(9^{9^{9^{9}}})!}"),
-    slow("\\boxed{" + "(" * 1900 + ")" * 1900 + "}"),
+    pytest.param("\\boxed{(9^{9^{9^{9}}})!}", marks=pytest.mark.slow),
+    pytest.param("\\boxed{" + "(" * 1900 + ")" * 1900 + "}", marks=pytest.mark.slow),
 ]
 
 
