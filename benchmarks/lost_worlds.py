@@ -13,7 +13,7 @@ import pandas as pd
 from tracewheel.core.types import Task
 from tracewheel.environments.base import Solver, play_calls
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
-from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
+from tracewheel.environments.order_desk.stock import DESKS, UNSEEN
 from tracewheel.environments.order_desk.tasks import make_task as order_desk_task
 from tracewheel.environments.order_desk.tasks import wanted
 from tracewheel.environments.order_desk.wording import is_paraphrase
@@ -98,7 +98,7 @@ def _assistant(family: str, tier: int, rng: random.Random, held_out: bool) -> Ta
 def _order_desk(family: str, tier: int, rng: random.Random, held_out: bool) -> Task:
     """Two orders to change; held-out tasks at desks of their own, in words that no other desk says."""
     while True:
-        desk = rng.randrange(PARAPHRASING, DESKS) if held_out else rng.randrange(PARAPHRASING)
+        desk = rng.randrange(UNSEEN, DESKS) if held_out else rng.randrange(UNSEEN)
         task = order_desk_task(family, tier, desk, rng)
         if len(wanted(task.initial_state, task.goal)) == 2 and is_paraphrase(task.prompt) == held_out:
             return task

@@ -35,7 +35,7 @@ from tracewheel.environments.order_desk.environment import (
     through_busy,
 )
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_noise
-from tracewheel.environments.order_desk.stock import DESKS, PARAPHRASING
+from tracewheel.environments.order_desk.stock import DESKS, UNSEEN
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted
 
 HABIT_RATE, SLIP_RATE, PUT_RIGHT_RATE = 0.5, 0.04, 0.25
@@ -56,11 +56,11 @@ class Desks:
     harder: int = 0
 
 
-# Tasks of the first desks recur, which makes them training tasks (curation.min_attempts). Validation takes small desks first.
-# The others ask in words that the first do not use, too.
-RECURRING = Desks(range(PARAPHRASING), per_stratum=2, attempts=2)
-SMALL = Desks(range(PARAPHRASING, PARAPHRASING + 2), per_stratum=4, attempts=1)
-ONE_OFF = Desks(range(PARAPHRASING + 2, DESKS), per_stratum=4, attempts=1, harder=5)
+# Tasks of the first desks recur, which makes them training tasks (curation.min_attempts). Validation takes the desks with the
+# fewest tasks.
+RECURRING = Desks(range(UNSEEN), per_stratum=2, attempts=2)
+ONE_OFF = Desks(range(UNSEEN, UNSEEN + 8), per_stratum=1, attempts=1)
+ONE_OFF_AND_HARDER = Desks(range(UNSEEN + 8, DESKS), per_stratum=1, attempts=1, harder=2)
 
 
 def log_lines(seed: int = 0, *, noisy: bool = False) -> Iterator[bytes]:
@@ -159,7 +159,7 @@ def _episodes(rng: random.Random, noisy: bool) -> list[dict[str, Any]]:
     """All episodes in order of time, before malformed lines are added."""
     seen: set[str] = set()
     jobs: list[tuple[Task, str]] = []
-    for kind in (RECURRING, SMALL, ONE_OFF):
+    for kind in (RECURRING, ONE_OFF, ONE_OFF_AND_HARDER):
         for desk in kind.numbers:
             strata = [(family, tier, kind.per_stratum) for family in FAMILIES for tier in TRAINED_TIERS]
             strata += [(family, HARDER_TIER, kind.harder) for family in FAMILIES]

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-DESKS = 21
-PARAPHRASING = 14  # desks from here on ask in more ways than the others
-ITEMS_PER_DESK, NAMES_PER_DESK = 15, 11
+DESKS = 42
+# Desks from here on are not for training. They are many and small, for the tasks of a desk hang together and count as one in the
+# gate; and they ask in more ways than the others.
+UNSEEN = 14
+PARTS, LARGE_SHARE, SMALL_SHARE = 126, 5, 2  # all words are dealt in so many parts
+ITEMS_PER_PART, NAMES_PER_PART = 3, 2
 # Everyday words: most are one token of SmolLM2's tokenizer after a space.
 ITEMS = """
-anchor apron armchair atlas axe backpack badge bag ball balloon banjo barrel barrow basin basket bathtub beads beanbag
-bed bell belt bench bicycle blanket blazer blender blinds blouse board boat bolt bonnet book boots bottle bow bowl box
-bracelet briefcase broom brush bucket buckle bunk button cabinet cable cage calculator calendar camera candle canoe
-canvas cap cape car cardigan carpet cart case cello chain chair chalk charger chess chest chisel clamp clarinet clock
-cloth coat collar colander comb compass computer cooker cooler cord costume couch cradle crate crayon crib crown cube
-cup cupboard curtain cushion dartboard desk dice dishwasher doll drawer dress drill drone drum dryer duvet earphones
-easel envelope eraser faucet fan fence filter flag flashlight flask flute football fork frame freezer fridge funnel
-gate glasses globe gloves glove goggles gown grater griddle grill guitar hairbrush hammer hammock handbag hanger
-harness harp hat hatchet headphones heater helmet hinge hoe hoodie hook hose iron jacket jar jeans jersey jigsaw jug
-kayak kettle key keyboard kite knife ladder ladle lamp lantern laptop leash lens lid lighter lock locket loom magnet
-mallet map marker mask mat mattress medal microphone microscope microwave mirror mitten mixer monitor mop motor mouse
-mug nail napkin necklace needle net notebook oar oven overalls paddle padlock paint painting pan parasol pen pencil
-pendant perfume phone piano pillow pin pipe pitcher plate pliers plug poster pot printer projector pulley pump purse
-puzzle quilt racket radio raft rake razor recorder ring robe rocket rope rug ruler saddle sandals saucer saw saxophone
-scale scarf scissors scooter screen sculpture shampoo shears sheet shelf shirt shoes shovel shower sieve sink
-skateboard skates skillet skirt skis sled slippers snorkel soap socks sofa spade speaker spoon stapler statue stool
-stove strainer suit suitcase surfboard sweater swing sword table tablet tent telescope tie tiles toaster tongs toolbox
-torch towel toy tray tripod trousers trumpet trunk tuner typewriter umbrella uniform vacuum vase veil vest violin
-wagon wallet wardrobe watch whisk whistle wig wok wrench xylophone yarn zipper
+album anchor apron armchair atlas axe backpack badge bag ball balloon bandage banjo barrel barrow basin basket bathtub
+battery beads beanbag bed bell belt bench bicycle bin blanket blazer blender blinds blouse board boat bolt bonnet book
+boots bottle bow bowl box bracelet bracket briefcase broom brush bucket buckle bulb bunk button cabinet cable cactus
+cage calculator calendar camera candle canoe canvas cap cape car cardigan carpet cart case catalog cello chain chair
+chalk charger chess chest chisel clamp clarinet clip clock cloth coat coin colander collar comb compass computer
+console cooker cooler cord costume cot couch cradle crate crayon crib crown cube cup cupboard curtain cushion
+dartboard desk diary dice dictionary dishwasher doll drawer dress drill drone drum dryer duvet earphones easel
+envelope eraser fan faucet fence filter flag flashlight flask flute foil folder football fork fountain frame freezer
+fridge funnel gate gauge generator glasses globe glove gloves goggles gown grater griddle grill guitar hairbrush
+hammer hammock hamper handbag hanger harness harp hat hatchet headphones heater helmet hinge hoe hoodie hook hoop hose
+iron jacket jar jeans jersey jewel jigsaw jug kayak kettle key keyboard kite knife ladder ladle lamp lantern laptop
+leash lens lid lighter lock locket loom magnet mallet manual map marble marker mask mast mat mattress medal microphone
+microscope microwave mirror mitten mixer monitor mop motor mouse mug nail napkin necklace needle net newspaper
+notebook oar organ ornament oven overalls paddle padlock paint painting pan parasol pedal pen pencil pendant perfume
+phone piano pillow pin pipe pitcher plank plate pliers plug poster pot pouch printer projector pulley pump puppet
+purse puzzle quilt rack racket radio raft rake razor receiver recorder ring robe rocket rod rope router rug ruler
+saddle sandals saucer saw saxophone scale scarf scissors scooter screen screw sculpture sensor shampoo shears sheet
+shelf shirt shoes shorts shovel shower shutter sieve sink skateboard skates skillet skirt skis sled slippers snorkel
+soap socks sofa spade speaker sponge spoon stamp stapler statue stencil sticker stool stove strainer suit suitcase
+surfboard sweater swing sword table tablet telescope tent thermometer tie tiles timer toaster tongs toolbox toothbrush
+torch towel toy tray tripod trophy trousers trumpet trunk tuner typewriter umbrella uniform vacuum vase veil vest
+violin wagon wallet wardrobe watch whisk whistle wig wok wrench xylophone yarn zipper
 """
 FIRST_NAMES = """
 Mia Ana Tom Ella Max Ivy Leo Zoe Sam Ruth Finn Nora Hugo Lily Omar Jade Noah Rosa Otto Vera Paul Jane Carl Alice Mark
@@ -39,7 +45,8 @@ Jeremy Jill Joan Joel John Jonas Joseph Joyce Judith Julia Karen Karl Keith Kim 
 Liz Lola Louis Lydia Maggie Marco Maria Martha Martin Matt Maya Megan Miguel Mike Molly Monica Nadia Nancy Naomi
 Nathan Nina Oliver Oscar Pablo Pamela Patrick Paula Peter Philip Rachel Ralph Ray Rebecca Robert Robin Roger Roland
 Ron Rose Sally Sandra Sarah Sean Sergei Sharon Sheila Simon Sofia Sonia Stan Stella Steve Sue Susan Ted Theo Tim Tony
-Ursula Victor Viola Walter Will Xavier
+Ursula Victor Viola Walter Will Xavier Arthur Benjamin Charles Elizabeth Eugene Gary Jerome Josh Katherine Kevin Larry
+Marcus Margaret Mary Melissa Michael Norman Olivia Patricia Richard
 """
 LAST_NAMES = """
 Kent Cole Reed Ford Lane Stone Hart Wood Bell Page Gray West Cross Park Dale Fox Hill Ward Nash Shaw King Moss Rice
@@ -64,18 +71,24 @@ Wheeler White Williams Wilson Winter Wolf Wright Young Zimmerman
 
 def items_of(desk: int) -> list[str]:
     """The items that a desk's customers buy; desks are numbered from 0."""
-    return ITEMS.split()[desk::DESKS][:ITEMS_PER_DESK]
+    return _dealt(ITEMS, desk, ITEMS_PER_PART)
 
 
 def customers_of(desk: int) -> list[str]:
     """The customers of a desk: each first name with each last name."""
-    first, last = (names.split()[desk::DESKS][:NAMES_PER_DESK] for names in (FIRST_NAMES, LAST_NAMES))
+    first, last = (_dealt(names, desk, NAMES_PER_PART) for names in (FIRST_NAMES, LAST_NAMES))
     return [f"{one} {other}" for one in first for other in last]
 
 
 def desk_of(customer: str) -> int | None:
     """The desk of a customer; None for a stranger."""
     return _DESK_OF.get(customer)
+
+
+def _dealt(words: str, desk: int, per_part: int) -> list[str]:
+    begin = desk * LARGE_SHARE - max(0, desk - UNSEEN) * (LARGE_SHARE - SMALL_SHARE)
+    parts = range(begin, begin + (LARGE_SHARE if desk < UNSEEN else SMALL_SHARE))
+    return [word for part in parts for word in words.split()[part::PARTS][:per_part]]
 
 
 _DESK_OF = {customer: desk for desk in range(DESKS) for customer in customers_of(desk)}

@@ -17,7 +17,7 @@ import random
 from typing import Any
 
 from tracewheel.core.types import Task, content_hash
-from tracewheel.environments.order_desk.stock import PARAPHRASING, customers_of, items_of
+from tracewheel.environments.order_desk.stock import UNSEEN, customers_of, items_of
 from tracewheel.environments.order_desk.wording import PARAPHRASES, REQUESTS, request
 
 FAMILIES = ("item", "status", "shipped", "open")
@@ -54,7 +54,7 @@ def make_task(family: str, tier: int, desk: int, rng: random.Random) -> Task:
     if family in ("item", "status"):
         own = [order for order in orders if order["customer"] == customer]
         goal["item"] = rng.choice([order["item"] for order in own if family == "status" or order["status"] == SHIPPED])
-    paraphrased = desk >= PARAPHRASING and rng.random() < PARAPHRASED_SHARE
+    paraphrased = desk >= UNSEEN and rng.random() < PARAPHRASED_SHARE
     prompt = request((PARAPHRASES if paraphrased else REQUESTS)[family], customer, goal.get("item"), rng)
     return order_desk_task(prompt, {"orders": orders}, goal)
 

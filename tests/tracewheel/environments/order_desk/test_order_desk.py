@@ -12,15 +12,7 @@ from tracewheel.curation.probes import probe_task
 from tracewheel.environments import make_environment
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.order_desk.environment import TOOLS, OrderDeskEnvironment, solution
-from tracewheel.environments.order_desk.stock import (
-    DESKS,
-    ITEMS_PER_DESK,
-    NAMES_PER_DESK,
-    PARAPHRASING,
-    customers_of,
-    desk_of,
-    items_of,
-)
+from tracewheel.environments.order_desk.stock import DESKS, UNSEEN, customers_of, desk_of, items_of
 from tracewheel.environments.order_desk.tasks import FAMILIES, make_task, order_desk_task
 from tracewheel.environments.order_desk.wording import PARAPHRASES, REQUESTS, is_paraphrase, request
 
@@ -124,7 +116,7 @@ def test_only_later_desks_use_the_paraphrases(seed):
     assert "(" not in task.prompt and "{" not in task.prompt and task.goal["customer"] in task.prompt
     assert task.goal.get("item", "") in task.prompt
     if is_paraphrase(task.prompt):
-        assert desk_of(task.goal["customer"]) >= PARAPHRASING
+        assert desk_of(task.goal["customer"]) >= UNSEEN
 
 
 @given(SEEDS)
@@ -136,10 +128,11 @@ def test_a_paraphrase_is_told_from_a_request(seed):
 
 
 def test_desks_share_no_item_and_no_name():
-    items = [item for desk in range(DESKS) for item in items_of(desk)]
+    items = [items_of(desk) for desk in range(DESKS)]
     names = [set(" ".join(customers_of(desk)).split()) for desk in range(DESKS)]
-    assert len(items) == len(set(items)) == ITEMS_PER_DESK * DESKS
-    assert sum(map(len, names)) == len(set().union(*names)) == 2 * NAMES_PER_DESK * DESKS
+    for words, large, small in ((items, 15, 6), (names, 20, 8)):
+        assert list(map(len, words)) == [large] * UNSEEN + [small] * (DESKS - UNSEEN)
+        assert sum(map(len, words)) == len(set().union(*words))
 
 
 @pytest.mark.parametrize(
