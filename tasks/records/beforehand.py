@@ -10,6 +10,7 @@ from tasks.records.split_chain import latest_record
 from tracewheel.config import RetrainConfig, load_stored_config
 from tracewheel.core import clock
 from tracewheel.core.errors import TracewheelError
+from tracewheel.core.inference import components_needed
 from tracewheel.core.run_record import find_runs
 from tracewheel.evaluation.error_budget import ANOTHER_PLAN, NIGHT, Look, level_of, names_candidates
 from tracewheel.evaluation.power import describe_power
@@ -39,8 +40,8 @@ def _gate(config: RetrainConfig) -> Iterator[Line]:
     yield Line(
         "gate",
         "warning" if few else "ok",
-        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, show gains above "
-        f"{100 * power['visible_gain']:.0f} points",
+        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, of at least {components_needed(level)} components "
+        f"show gains above {100 * power['visible_gain']:.0f} points",
         f"curation.held_out_tasks is below gate.min_pairs, {config.gate.min_pairs}: nothing could be promoted" if few else "",
     )
 

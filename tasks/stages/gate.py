@@ -13,7 +13,7 @@ from tasks.stages.candidate import first_look
 from tracewheel.config import GateSections
 from tracewheel.core.files import read_table
 from tracewheel.core.store import Entry
-from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE
+from tracewheel.curation.curated_folder import HELD_OUT, TASKS_FILE, load_components
 from tracewheel.evaluation import gate_stage
 from tracewheel.evaluation.candidate import SCREEN
 from tracewheel.evaluation.error_budget import Look, cost_of_the_plan, level_of
@@ -58,10 +58,12 @@ def decide_gate(
 def power_before(run: Run, curated: Entry | None) -> dict[str, Any]:
     """What the gate of this run will be able to see in one night, known before anything is trained."""
     look, spread = look_of_run(run, first_look(run, curated))
-    held_out = run.config.curation.held_out_tasks
-    if curated:
-        held_out = int((read_table(curated.path / TASKS_FILE)["split"] == HELD_OUT).sum())
-    return describe_power(held_out, level_of(run.config.gate, look), spread)
+    level = level_of(run.config.gate, look)
+    if not curated:
+        return describe_power(run.config.curation.held_out_tasks, level, spread)
+    tasks, component_of = read_table(curated.path / TASKS_FILE), load_components(curated.path)
+    held_out = tasks.loc[tasks["split"] == HELD_OUT, "id"]
+    return describe_power(len(held_out), level, spread, len({component_of.get(task, task) for task in held_out}))
 
 
 def gate_policy(

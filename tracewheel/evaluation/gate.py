@@ -18,7 +18,7 @@ from tracewheel.core.inference import Labels, components_needed, gain_z, mean_in
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.family_harm import FamilyEstimate, family_estimates
 from tracewheel.evaluation.paired_outcomes import Paired, check_results, common_components, pair, read_outcomes
-from tracewheel.evaluation.power import describe_power
+from tracewheel.evaluation.power import describe_power, too_few_components
 from tracewheel.evaluation.refusal import Found, refusal_of
 from tracewheel.evaluation.winners import expected_gain
 
@@ -304,11 +304,8 @@ def _gain_not_shown(paired: Paired, level: float, interval: tuple[float, float] 
     if shows_gain(paired.seen, level, paired.seen_components):
         reason += "; without the missing episodes, which count at their worst, it would be"
     together = len(np.unique(paired.components))
-    if together < (needed := components_needed(level)):
-        reason += (
-            f"; the {len(paired.lowest)} tasks hang together in {together} components, and at this level no gain is shown "
-        )
-        reason += f"with fewer than {needed}: bring logs of more users, sessions or templates"
+    if together < components_needed(level):
+        reason += f"; {too_few_components(len(paired.lowest), together, level)}"
     return [reason]
 
 

@@ -12,6 +12,7 @@ from tracewheel.core.errors import DataError
 from tracewheel.evaluation.error_budget import Look, level_of
 from tracewheel.evaluation.gate import decide, held_to_fidelity, promotes, shows_gain
 from tracewheel.evaluation.paired_outcomes import Outcomes, common_components, pair, read_outcomes
+from tracewheel.evaluation.power import describe_power
 
 ONCE = {"gates_per_year": 1}
 NOTHING_MISSING = dict.fromkeys(("greedy_unscored", "greedy_failed", "sampled_unscored", "sampled_failed"), 0)
@@ -289,6 +290,13 @@ def test_what_hangs_together_counts_as_one_and_too_few_components_are_said():
     assert "hang together in 10 components, and at this level no gain is shown with fewer than 15" in strict.reasons[0]
     few = decide(GateConfig(**ONCE), table.assign(component="one"), baseline)
     assert not few.promoted and few.interval == [-1.0, 1.0]
+
+
+def test_that_nothing_can_be_promoted_is_known_before_anything_is_trained():
+    assert "visible_gain" in describe_power(200, 1e-4) and "visible_gain" in describe_power(200, 1e-4, components=14)
+    says = describe_power(200, 1e-4, components=13)["says"]
+    assert says.startswith("the gate can promote nothing: the 200 held-out tasks hang together in 13 components")
+    assert "no gain is shown with fewer than 14" in says and "in 1 component," in describe_power(200, 1e-4, components=1)["says"]
 
 
 def test_tasks_hang_together_where_either_curation_says_so():
