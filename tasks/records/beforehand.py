@@ -35,13 +35,13 @@ def _gate(config: RetrainConfig) -> Iterator[Line]:
         yield Line("gate", "error", f"the {len(gates)} gates of the last year have spent its error budget", ANOTHER_PLAN)
         return
     tasks = config.curation.held_out_tasks
-    power = describe_power(tasks, level)
+    power, parts = describe_power(tasks, level), components_needed(level)
     few = tasks < config.gate.min_pairs
     yield Line(
         "gate",
         "warning" if few else "ok",
-        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, of at least {components_needed(level)} components "
-        f"show gains above {100 * power['visible_gain']:.0f} points",
+        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, of at least {parts} components (users, sessions, "
+        f"templates) show gains above {100 * power['visible_gain']:.0f} points",
         f"curation.held_out_tasks is below gate.min_pairs, {config.gate.min_pairs}: nothing could be promoted" if few else "",
     )
 

@@ -18,8 +18,8 @@ USUAL_SPREAD = 0.35
 def too_few_components(tasks: int, components: int, level: float) -> str:
     """Why no gain on these tasks can be shown at this level, and what to do."""
     return (
-        f"the {tasks} held-out tasks hang together in {components} component{'' if components == 1 else 's'}, and at this level no "
-        f"gain is shown with fewer than {components_needed(level)}: bring logs of more users, sessions or templates"
+        f"the {tasks} held-out tasks hang together in {components} component{'' if components == 1 else 's'}, and at this level "
+        f"no gain is shown with fewer than {components_needed(level)}: bring logs of more users, sessions or templates"
     )
 
 
@@ -43,9 +43,7 @@ def visible_gain(tasks: int, spread: float, level: float, power: float = POWER) 
     return (-normal.inv_cdf(level) + normal.inv_cdf(power)) * spread / math.sqrt(tasks)
 
 
-def describe_power(
-    tasks: int, level: float, spread: float | None = None, components: int | None = None
-) -> dict[str, Any]:
+def describe_power(tasks: int, level: float, spread: float | None = None, components: int | None = None) -> dict[str, Any]:
     """The gate's power with so many tasks, as JSON types, with a sentence in `says`.
 
     Args:
