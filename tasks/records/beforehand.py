@@ -40,8 +40,8 @@ def _gate(config: RetrainConfig) -> Iterator[Line]:
     yield Line(
         "gate",
         "warning" if few else "ok",
-        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, of at least {parts} components (users, sessions, "
-        f"templates) show gains above {100 * power['visible_gain']:.0f} points",
+        f"look {look.number}; {tasks} held-out tasks, if the logs hold so many, of at least {parts} components (users, "
+        f"sessions, templates) show gains above {100 * power['visible_gain']:.0f} points",
         f"curation.held_out_tasks is below gate.min_pairs, {config.gate.min_pairs}: nothing could be promoted" if few else "",
     )
 

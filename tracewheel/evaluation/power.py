@@ -18,8 +18,8 @@ USUAL_SPREAD = 0.35
 def too_few_components(tasks: int, components: int, level: float) -> str:
     """Why no gain on these tasks can be shown at this level, and what to do."""
     return (
-        f"the {tasks} held-out tasks hang together in {components} component{'' if components == 1 else 's'}, and at this level "
-        f"no gain is shown with fewer than {components_needed(level)}: bring logs of more users, sessions or templates"
+        f"the {tasks} held-out tasks hang together in {components} component{'' if components == 1 else 's'}, and at this "
+        f"level no gain is shown with fewer than {components_needed(level)}: bring logs of more users, sessions or templates"
     )
 
 

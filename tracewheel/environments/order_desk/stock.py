@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DESKS = 42
-# Desks from here on are not for training. They are many and small, for the tasks of a desk count as one in the gate, and they ask
+# Desks from here on are not for training. They are many and small, for the tasks of a desk count as one in the gate. They ask
 # in more ways than the others.
 UNSEEN = 14
 PARTS, LARGE_SHARE, SMALL_SHARE = 126, 5, 2  # all words are dealt in so many parts
