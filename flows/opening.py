@@ -12,7 +12,7 @@ import prefect.runtime.flow_run
 
 from flows.console.progress import TerminalReporter
 from flows.setup import use_threads
-from flows.wheel_stages import check_whole
+from flows.wheel_stages import bring, check_whole
 from tasks.engine.run import Policy, Run
 from tasks.records.evidence import POSTERIOR_FILE, begins_with, find_curated
 from tasks.records.gate_ledger import waiting_candidate
@@ -58,8 +58,10 @@ def starting_facts(run: Run, traces: Entry) -> dict[str, Any]:
     """What the run starts from: the same after each resume."""
 
     def look() -> dict[str, Any]:
-        deliver_waiting(run.config.work_dir, run.reporter.say)
+        waits = deliver_waiting(run.config.work_dir, run.reporter.say).waiting
         champion, note = find_champion(run.config, follow=True)
+        if not waits:
+            bring(run.config, run.reporter.say)
         run.reporter.say(note)
         return look_around(run, traces, champion, note)
 

@@ -18,7 +18,7 @@ from flows.intake import take_in
 from flows.opening import earlier_curation, opened, starting_facts, starting_point, tracked
 from flows.screening import screened
 from flows.setup import resolve_config
-from flows.wheel_stages import Played, as_challenger, as_champion, wheel_stages
+from flows.wheel_stages import Played, as_challenger, as_champion, bring
 from tasks.closing.report import Outcome, told_by_mlflow, write_report
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.fleet import check_fleet
@@ -151,9 +151,8 @@ def whole(run: Run, reporter: TerminalReporter, *, scheduled: bool) -> dict[str,
             outcome = replace(learn(run, prepared), started=started)
             version = run.driver.call(promote_policy, run, outcome.policies["rl"], outcome.gate)
             note_promoted(run, outcome.candidate)
-            for stage in wheel_stages(run.config):
-                stage.ended(run, outcome.gate)
             summary = run.driver.call(write_report, run, outcome, version)
+            bring(run.config, run.reporter.say)
         if scheduled:
             keep_house_after(run)
         return summary | told_by_mlflow(run.record)

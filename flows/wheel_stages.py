@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tasks.engine.run import Policy, Run
+from tasks.tracking.champion import known_champion
 from tracewheel.config import RetrainConfig
 from tracewheel.config.base import Strict
 from tracewheel.config.loading import read_values
@@ -47,14 +48,24 @@ class WheelStage(Protocol):
         """What `serve` does to programs' requests while the champion is served that a run promoted; None: nothing."""
         ...
 
-    def ended(self, run: Run, verdict: Mapping[str, Any]) -> None:
-        """The gate has judged, and the challenger is registered."""
+    def delivered(self, config: RetrainConfig, champion: str, say: Callable[[str], None]) -> None:
+        """MLflow has what runs logged: bring it what this stage has of them, and of the run `champion` ("": none) as champion.
+
+        It is called again whenever either may have changed, so what MLflow missed comes later; it raises nothing.
+        """
         ...
 
 
 def wheel_stages(config: RetrainConfig) -> list[WheelStage]:
     """The stages that a profile asks for, by the names of their sections."""
     return [STAGES[name]() for name in config.wheel_sections]
+
+
+def bring(config: RetrainConfig, say: Callable[[str], None]) -> None:
+    """Have the stages bring MLflow to what the work folder says: see `WheelStage.delivered`."""
+    known = known_champion(config.work_dir) if config.wheel_sections else None
+    for stage in wheel_stages(config):
+        stage.delivered(config, known["run_id"] if known else "", say)
 
 
 def check_whole(config: RetrainConfig, run_id: str) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 from flows.cli import build_parser, main
@@ -231,3 +232,19 @@ def test_an_adapter_for_another_base_is_refused(run, profile, base, tmp_path):
     assert err.count("\n") == 1
     for expected in ("another", base_hash(base)):
         assert expected in err
+
+
+def test_an_update_on_episodes_of_an_evaluation_is_refused(run, profile, tmp_path):
+    curated, state = tmp_path / "curated", tmp_path / "state"
+    for folder in (curated, state):
+        folder.mkdir()
+    tasks = pandas.DataFrame([("t1", "f1", "train"), ("t2", "f2", "held_out")], columns=["id", "fingerprint", "split"])
+    tasks.to_parquet(curated / "tasks.parquet")
+    (curated / "episodes.parquet").touch()
+    pandas.DataFrame({"task_id": ["t1", "t2"]}).to_parquet(tmp_path / "trajectories.parquet")
+    files = ("--trajectories", tmp_path / "trajectories.parquet", "--scores", tmp_path / "scores.parquet")
+    words = ("stage", "update", profile, *files, "--state", state, "--reference", state, "--out", tmp_path / "out")
+    code, _, err = run(*words, "--curated", curated)
+    assert code == 2 and "task t2 is no training task" in err and not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit):
+        run(*words)

@@ -45,6 +45,7 @@ from tracewheel.curation.split_keeping import Candidates
 from tracewheel.curation.split_record import SplitRecord
 from tracewheel.curation.splits import components, seen_times
 from tracewheel.curation.task_records import STATE_COLUMNS, TASK_COLUMNS, TaskRecords
+from tracewheel.environments import check_told
 from tracewheel.environments.recorded.environment import PREFIX as RECORDED
 from tracewheel.traces.ingested_folder import TRACES_FOLDER
 
@@ -114,7 +115,8 @@ def curate(
 
     Raises:
         DataError: no traces, too few tasks for the splits, or `curation.harder_tier` is not the tier above the hardest trained.
-        LeakError: a task, user, session or duplicate is on two sides, and `curation.allow_leak` is not set.
+        LeakError: a task, user, session or duplicate is on two sides, or a prompt of the profile holds a task outside training,
+            and `curation.allow_leak` is not set.
     """
     path = traces / TRACES_FOLDER
     if not path.exists():
@@ -135,6 +137,8 @@ def curate(
             order, report = _decide(config, paths, Earlier(earlier, splits), Means(mapped))
         proves = not config.environment.kind.startswith(RECORDED)
         labels, sets = write_episodes(order, out, config.curation.sets, replay_proves=proves, mapped=mapped)
+    if not config.curation.allow_leak:
+        check_told(config.environment.spec, out)
     if reopened := report.get("reopened"):
         how.say(f"outcomes of {len(reopened)} tasks have changed since they were counted: their evidence is taken anew")
     report = {name: {"labels": labels, "sets": sets}.get(name, value) for name, value in report.items()}

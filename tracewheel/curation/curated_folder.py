@@ -34,12 +34,12 @@ def load_tasks(curated: Path, split: str) -> list[Task]:
     return [Task.from_record({str(key): value for key, value in row.items()}) for row in rows]
 
 
-def all_tasks(curated: Path) -> pandas.DataFrame:
+def all_tasks(curated: Path, columns: list[str] | None = None) -> pandas.DataFrame:
     """The records of all tasks with their `split`, those of the reserve too: what is trained on equals none of the others."""
     import pandas
 
-    tasks, reserve = read_table(curated / TASKS_FILE), curated / RESERVE_FILE
-    return pandas.concat([tasks, read_table(reserve)], ignore_index=True) if reserve.is_file() else tasks
+    tasks, reserve = read_table(curated / TASKS_FILE, columns), curated / RESERVE_FILE
+    return pandas.concat([tasks, read_table(reserve, columns)], ignore_index=True) if reserve.is_file() else tasks
 
 
 def load_components(curated: Path) -> dict[str, str]:

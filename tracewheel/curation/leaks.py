@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracewheel.config.curation import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.core.files import read_columns, read_table
-from tracewheel.core.types import canonical_json
+from tracewheel.core.types import VARIANTS_FILE, canonical_json
 from tracewheel.curation.curated_folder import (
     DUPLICATES_FILE,
     EPISODES_FILE,
@@ -20,6 +20,7 @@ from tracewheel.curation.curated_folder import (
     TASKS_FILE,
     TRAIN,
     VALIDATION,
+    all_tasks,
 )
 from tracewheel.curation.split_record import EPISODE_IDENTITIES, TASK_IDENTITIES, SplitRecord
 
@@ -130,6 +131,35 @@ def check_curated(curated: Path, config: CurationConfig) -> list[dict[str, Any]]
             raise DataError(f"{path}: no column 'trace_id', which {duplicates.name} refers to")
     record = SplitRecord.read(curated) if (curated / SPLITS_FILE).is_file() else None
     return check_leaks(tasks, episodes, clusters, record, allow=config.allow_leak)
+
+
+def outside_training(curated: Path, trajectories: Path) -> set[str]:
+    """Ids of a file's tasks that nothing may learn from.
+
+    Episodes may be learnt from if their task is of the training split, or was made for training: then it is in
+    `variants.parquet` beside them, and is none of the tasks that curation keeps apart.
+
+    Raises:
+        DataError: a file cannot be read, or lacks a column.
+    """
+    tasks, variants = all_tasks(curated, ["id", "fingerprint", "split"]), trajectories.with_name(VARIANTS_FILE)
+    apart = tasks[tasks["split"] != TRAIN]
+    found = set(read_table(trajectories, ["task_id"])["task_id"]) - set(tasks["id"][tasks["split"] == TRAIN])
+    if variants.is_file():
+        made = read_table(variants, ["id", "fingerprint"])
+        found -= set(made["id"][~made["id"].isin(apart["id"]) & ~made["fingerprint"].isin(apart["fingerprint"])])
+    return found
+
+
+def check_training(curated: Path, trajectories: Path) -> None:
+    """Check that a file's episodes may be learnt from; see `outside_training`.
+
+    Raises:
+        LeakError: one may not, as those of an evaluation.
+        DataError: a file cannot be read, or lacks a column.
+    """
+    if strange := sorted(outside_training(curated, trajectories)):
+        raise LeakError(f"{trajectories}: task {strange[0]} is no training task, and only those may be learnt from")
 
 
 def linking_clusters(clusters: pandas.DataFrame, config: DuplicatesConfig, where: str = "duplicates") -> pandas.DataFrame:

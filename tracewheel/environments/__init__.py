@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tracewheel.core.errors import ConfigError
@@ -221,6 +222,17 @@ def served_prompt(kind: str) -> ServedPrompt | None:
     found = _class_of(kind)
     make: Callable[[Any], ServedPrompt] | None = getattr(found, "served", None)
     return make(arguments_of(found, kind)) if make else None
+
+
+def check_told(kind: str, curated: Path) -> None:
+    """Have an environment's class check what it tells policies against curated tasks (its `check_curated`), if it does.
+
+    Raises:
+        LeakError: it tells of a task outside training.
+    """
+    found = _class_of(kind)
+    if hasattr(found, "check_curated"):
+        found.check_curated(arguments_of(found, kind), curated)
 
 
 def _class_of(kind: str) -> type:

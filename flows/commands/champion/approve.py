@@ -33,10 +33,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     record = run_named(options.run, options.run_dir)
     prepare_environment(str(record.path.parent), debug=options.debug)
+    from flows.wheel_stages import bring
     from tasks.tracking.approval import approve
+    from tracewheel.config import load_stored_config
 
     decision = "refused" if options.refuse else "approved"
-    return {"run_id": record.run_id, **approve(record, decision, options.by, options.note, note).to_record()}
+    approval = approve(record, decision, options.by, options.note, note)
+    bring(load_stored_config(record.path).model_copy(update={"work_dir": str(record.path.parent)}), note)
+    return {"run_id": record.run_id, **approval.to_record()}
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

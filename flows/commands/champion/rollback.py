@@ -19,11 +19,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     config = profile_of(options, "policy.base", prefect=True)
+    from flows.wheel_stages import bring
     from tasks.tracking.rollback import roll_back
     from tasks.tracking.tracking import require_mlflow
 
     require_mlflow(config, "champion rollback", note)
-    return roll_back(config, options.to, options.why)
+    result = roll_back(config, options.to, options.why)
+    bring(config, note)
+    return result
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

@@ -17,11 +17,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         InfrastructureError: a run still waits.
     """
     config = profile_of(options)
+    from flows.wheel_stages import bring
     from tasks.tracking.tracking import deliver_waiting
 
     done = deliver_waiting(config.work_dir, note, every=True)
     if done.waiting:
         raise InfrastructureError(f"{len(done.waiting)} runs still wait for MLflow: {done.reason}")
+    bring(config, note)
     return {"delivered": list(done.runs), "waiting": 0}
 
 

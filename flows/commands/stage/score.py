@@ -62,8 +62,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         look_at=look_at,
         tone=tone,
         next=[
-            f"tracewheel stage update {profile_words(options)} --trajectories {options.trajectories} "
-            f"--scores {Path(result['out']) / 'scores.parquet'} --state DIR --reference DIR --out data/update"
+            f"tracewheel stage update {profile_words(options)} --curated {options.curated} "
+            f"--trajectories {options.trajectories} --scores {Path(result['out']) / 'scores.parquet'} "
+            "--state DIR --reference DIR --out data/update"
         ],
     )
 

@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.command import Command
-from flows.console.arguments import folder_of, note, out_option, profile_options, profile_words
+from flows.console.arguments import (
+    curated_folder,
+    curated_option,
+    folder_of,
+    note,
+    out_option,
+    profile_options,
+    profile_words,
+)
 from flows.console.look import Card, number, written
 from flows.console.stages import POLICY_OUT, produced, stage_profile
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     profile_options(parser)
+    curated_option(parser)
     parser.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
     parser.add_argument("--scores", required=True, metavar="FILE", help="scores.parquet of a scoring")
     parser.add_argument("--state", required=True, metavar="DIR", help="output of the previous update or of the warm start")
@@ -27,12 +36,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = stage_profile(options, "policy.base")
     state, reference = folder_of(options.state, "--state"), folder_of(options.reference, "--reference")
     from tracewheel.config import UpdateSections
+    from tracewheel.curation.leaks import check_training
     from tracewheel.learner.backends.processes import is_first
     from tracewheel.learner.mismatch import mismatch_warning
     from tracewheel.learner.update import update
     from tracewheel.learner.update_files import UpdateFiles
 
     sections, trajectories, scores = UpdateSections.of(config), Path(options.trajectories), Path(options.scores)
+    check_training(curated_folder(options), trajectories)
 
     def produce(out: Path) -> dict[str, float]:
         files = UpdateFiles([trajectories], [scores], state, reference, out)
@@ -55,7 +66,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         result,
         look_at,
         tone,
-        f"tracewheel evaluate {profile_words(options)} --curated data/curated --split validation --state {result['out']} "
+        f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --split validation --state {result['out']} "
         f"--out {result['out']}-validation",
     )
 

@@ -42,6 +42,7 @@ def effect_of(config: RetrainConfig, run: FinishedRun, before: Path) -> dict[str
             policy = policy_of(weights, config.policy.base)
             rates[name] = evaluate_split(EvaluateSections.of(config), policy, run.curated, HELD_OUT, out)
         single = config.gate.model_copy(update={"gates_per_year": 1})
+        # No `false_accepts`: it changes the verdict alone, which is the run's own; the difference is what it is.
         verdict = decide_gate(single, Path(place) / "after", Path(place) / "before", None, baseline_name="before").to_record()
     kept = ("difference", "interval", "confidence", "p_value")
     return {

@@ -21,6 +21,7 @@ from tracewheel.policy.loading import load_base, load_for_generation
 from tracewheel.traces.forgotten import NOBODY
 from tracewheel_lab.commands.export import card
 from tracewheel_lab.model_export.base_card import base_license, hub_name
+from tracewheel_prompts.prompt import Prompt
 
 IDS = torch.arange(1, 50)[None]
 SECRET = "kent@example.com"
@@ -174,6 +175,29 @@ def test_a_run_as_an_adapter_loads_with_plain_peft(run, base, expected, tmp_path
     config = (tmp_path / "out" / "adapter_config.json").read_text()
     assert json.loads(config)["base_model_name_or_path"] == "someone/base"
     assert str(tmp_path) not in config and result["dtype"] == "float32"
+
+
+def test_a_pair_is_exported_with_its_prompt(run, tmp_path, capsys):
+    """As a run with a section of the wheel of prompts leaves it, and one whose environment holds a prompt."""
+    prompt = Prompt(system="Tidy.", demonstrations=("Request: a",))
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    words = [run, "--format", "adapter", "--out", tmp_path / "out"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"environment": prompt.environment("workspace", {})}))
+    assert exported(capsys, *words)["prompt"] == prompt.digest
+    assert Prompt.from_record(json.loads((tmp_path / "out" / "prompt.json").read_text())) == prompt
+
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"prompt": {"reflection": {"endpoint": "e", "model": "m"}}}))
+    (run / "prompt.json").write_text(json.dumps({"prompt": prompt.to_record(), "policy": "base"}))
+    result = exported(capsys, *words)
+    assert result["prompt"] == prompt.digest and "prompt.json" in result["files"]
+    assert Prompt.from_record(json.loads((tmp_path / "out" / "prompt.json").read_text())) == prompt
+    assert f"under the prompt in `prompt.json` (digest `{prompt.digest}`)" in " ".join(
+        (tmp_path / "out" / "README.md").read_text().split()
+    )
+    (run / "prompt.json").write_text(json.dumps({"prompt": prompt.to_record() | {"system": "Other."}}))
+    assert main(["export", *map(str, words)]) == 2 and "the prompt was changed" in capsys.readouterr().err
+    (run / "prompt.json").unlink()
+    assert main(["export", *map(str, words)]) == 2 and "prompt.json: is gone" in capsys.readouterr().err
 
 
 def test_the_card_is_valid_and_holds_no_word_of_the_logs(run, tmp_path, capsys):
@@ -355,8 +379,10 @@ def test_the_card_names_what_to_look_at():
     result = {
         "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown", "run_id": "abc",
         "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "effect": 0.2, "rounding": 0.01, "files": {},
+        "prompt": "ab12",
     }  # fmt: skip
     shown = card(argparse.Namespace(policy="runs/abc"), result)
     assert shown.title == "base-abc written to e as merged" and shown.tone == "warning"
     assert ("rounding", "5.0% of what training changed") in shown.rows and ("run id", "abc") in shown.rows
     assert "the licence of the base is unknown" in shown.look_at and "the gate's verdict was 'refused'" in shown.look_at
+    assert ("prompt", "ab12") in shown.rows and "it is a pair with prompt.json" in shown.look_at

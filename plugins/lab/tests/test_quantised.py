@@ -62,7 +62,7 @@ def test_rounded_weights_are_refused_where_the_policy_is_proven_better(merged, c
     config = config.model_copy(
         update={
             "evaluation": config.evaluation.model_copy(update=small),
-            "gate": config.gate.model_copy(update={"min_pairs": 2}),
+            "gate": config.gate.model_copy(update={"min_pairs": 2, "false_accepts": 0.9}),
         }
     )
     gated = tmp_path / "gated"

@@ -3,16 +3,19 @@
 import json
 import math
 import random
+from argparse import ArgumentParser
 
+import pandas as pd
 import pytest
 import torch
 
-from tracewheel import ConfigError, kind_text
+from tracewheel import ConfigError, FinishedRun, kind_text, load_tasks, run_named
 from tracewheel.core.errors import DataError
 from tracewheel.core.kind_table import give
 from tracewheel.core.types import Task
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.scoring.verifiers.episode import episode_from
+from tracewheel_lab.commands.train_reward_model import COMMAND
 from tracewheel_lab.reward_model.calibration import area, fit_platt, pairs_in_order, reliability
 from tracewheel_lab.reward_model.examples import Example, pairs_of, split_by_task
 from tracewheel_lab.reward_model.scorer import RewardModel, cautious
@@ -96,6 +99,24 @@ def test_what_cannot_be_trained_or_read_is_said(tmp_path, base):
         train_reward_model(base, examples(2), RewardModelSettings(), tmp_path)
     with pytest.raises(DataError, match="train-reward-model"):
         RewardModel(tmp_path)
+
+
+def test_the_episodes_of_evaluations_are_left_out(shown, run_ids, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        "tracewheel_lab.reward_model.training.train_reward_model",
+        lambda base, examples, settings, out: given.extend(examples) or {"pairs": 0, "test": {}},
+    )
+    parser = ArgumentParser()
+    COMMAND.options(parser)
+    options = parser.parse_args([run_ids[-1], "--run-dir", str(shown), "--out", str(tmp_path / "out")])
+    options.debug = False
+    COMMAND.run(options)
+    run = FinishedRun(run_named(run_ids[-1], str(shown)))
+    files = [path for entry in run.entries for path in entry.path.rglob("trajectories.parquet")]
+    played = {task for path in files for task in pd.read_parquet(path, columns=["task_id"])["task_id"]}
+    training = {task.id for task in load_tasks(run.curated, "train")}
+    assert played - training and {each.task for each in given} == played & training
 
 
 @pytest.mark.parametrize("folder", ["/etc", "\ud83d"])

@@ -10,11 +10,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.cli import main
 from flows.retrain import run_alone
 from flows.wheel_stages import served_with
 from tasks.engine.drivers import DirectDriver
 from tasks.tracking.champion import known_champion
-from tracewheel import ConfigError, DataError, RetrainConfig, load_config, load_tasks, make_environment, read_json, write_json
+from tracewheel import (
+    ConfigError,
+    DataError,
+    InfrastructureError,
+    RetrainConfig,
+    load_config,
+    load_tasks,
+    make_environment,
+    read_json,
+    write_json,
+)
 from tracewheel.config.wheel_sections import STAGES
 from tracewheel_prompts import road
 from tracewheel_prompts.prompt import Prompt
@@ -194,6 +205,50 @@ def test_a_prompt_that_is_gone_or_was_changed_is_never_played(pair, monkeypatch)
     known.clear()
     with pytest.raises(DataError, match="is gone, and MLflow has no prompt of this run"):
         served_with(config, record.name)
+
+
+def test_mlflow_follows_the_runs_and_the_champion(pair, tmp_path, monkeypatch, capsys):
+    """Two pairs that ended while MLflow was away are delivered; the alias follows rollbacks, and goes without a pair."""
+    values, _ = pair
+    values |= {"tracking": {"uri": f"sqlite:///{tmp_path}/mlflow.db", "model_name": "agent"}, "policy": {"base": "b"}}
+    for number, text in enumerate(("Tidy.", "Tidy up."), start=1):
+        folder = tmp_path / f"run-{number}"
+        folder.mkdir(exist_ok=True)
+        told = {"before": {"digest": "b"}, "policy": "base", "stopped": "iterations"}
+        write_json(folder / "prompt.json", {"prompt": Prompt(system=text).to_record(), **told})
+        write_json(folder / "summary.json", {"gate": {"verdict": "promoted"}})
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(values))
+    config = load_config(tmp_path / "p.yaml")
+
+    def champion(run_id):
+        facts = dict.fromkeys(("digest", "base_hash", "weights", "since"), "")
+        write_json(tmp_path / "champion.json", {"version": "1", "run_id": run_id, **facts})
+
+    def alias():
+        import mlflow
+
+        found = mlflow.genai.load_prompt("prompts:/agent-prompt@champion", allow_missing=True)
+        return found and found.tags["run_id"]
+
+    def back(*_):
+        champion("run-1")
+        return {"restored": "1", "run_id": "run-1", "rolled_back": "2", "why": "-"}
+
+    champion("run-2")
+    with monkeypatch.context() as away:
+        away.setattr(road, "register", lambda *_: (_ for _ in ()).throw(InfrastructureError("MLflow is away")))
+        assert main(["runs", "sync", str(tmp_path / "p.yaml")]) == 0
+        assert "MLflow is away; `tracewheel runs sync` brings it later" in capsys.readouterr().err
+    assert main(["runs", "sync", str(tmp_path / "p.yaml")]) == 0
+    assert "prompt of run run-1: registered as agent-prompt/1" in capsys.readouterr().err
+    assert [prompt_of_run(config, f"run-{number}").system for number in (1, 2)] == ["Tidy.", "Tidy up."]
+    assert alias() == "run-2"
+
+    monkeypatch.setattr("tasks.tracking.rollback.roll_back", back)
+    assert main(["champion", "rollback", str(tmp_path / "p.yaml")]) == 0
+    assert alias() == "run-1"
+    road.PromptStage().delivered(config, "alone", print)
+    assert alias() is None
 
 
 def test_a_section_of_a_wheel_that_is_not_installed(profile, monkeypatch):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
 from tracewheel import Environment, Observation, Strict, Task, kind_text, open_environment
+from tracewheel_prompts.held_out import check_prompt
 from tracewheel_prompts.prompt import Message, Prompt
 
 NOT_WRAPPED = ("prompted", "recorded", "several")
@@ -73,6 +75,15 @@ class PromptedEnvironment:
     def served(cls, args: PromptedArgs) -> Callable[[list[Message], list[Message]], tuple[list[Message], list[Message]]]:
         """What `tracewheel serve` does to a program's request."""
         return args.prompt.serve
+
+    @classmethod
+    def check_curated(cls, args: PromptedArgs, curated: Path) -> None:
+        """Check that the prompt holds no task outside training, as curation asks.
+
+        Raises:
+            LeakError: it does.
+        """
+        check_prompt(args.prompt, curated)
 
     @property
     def system_prompt(self) -> str:

@@ -29,6 +29,7 @@ from tracewheel import (
     roll_out,
     score,
 )
+from tracewheel_prompts.held_out import check_prompt
 from tracewheel_prompts.prompt import Prompt
 
 Profile: TypeAlias = RetrainConfig | EvaluateSections
@@ -54,6 +55,16 @@ def start_of(config: Profile) -> Prompt | None:
     """The prompt that the profile's environment has already; None where it has none."""
     section = config.environment
     return Prompt.model_validate(section.args.get("prompt", {})) if section.kind == "prompted" else None
+
+
+def check_start(config: Profile, curated: Path) -> None:
+    """Check that the profile's own prompt holds no task outside training, also where curation did not know it.
+
+    Raises:
+        LeakError: it does.
+    """
+    if start := start_of(config):
+        check_prompt(start, curated)
 
 
 def within(config: Profile) -> tuple[str, dict[str, Any]]:

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tracewheel import DataError, InfrastructureError, Played, Policy, Run, open_environment, read_json
+from tracewheel import DataError, InfrastructureError, Played, Policy, Run, open_environment, read_json, write_json
 from tracewheel_prompts.players import prompted, start_of, within
 from tracewheel_prompts.prompt import Prompt
-from tracewheel_prompts.registry import prompt_of_run, register
+from tracewheel_prompts.registry import follow, prompt_of_run, register
 from tracewheel_prompts.settings import PromptSettings
 from tracewheel_prompts.stages import PROMPT_FILE, optimise_prompt, tell_tasks
 
 if TYPE_CHECKING:
     from tracewheel import RetrainConfig
+
+SUMMARY_FILE = "summary.json"  # of a run that is complete
 
 
 class PromptStage:
@@ -63,17 +65,18 @@ class PromptStage:
         run.reporter.say(f"{changed} ({told['tokens']:,} sampled tokens, {told['reflection']['asked']} replies)")
         return _told(played, Prompt.from_record(found.result["prompt"]))
 
-    def ended(self, run: Run, verdict: Mapping[str, Any]) -> None:
-        """Register the prompt with MLflow, as champion where the gate has promoted the pair."""
-        path = run.record.path / PROMPT_FILE
-        if not path.is_file():
-            return
+    def delivered(self, config: RetrainConfig, champion: str, say: Callable[[str], None]) -> None:
+        """Register the prompts of runs that MLflow lacks; the alias `champion` is the prompt of the champion's run."""
         try:
-            name = register(run.config, {**read_json(path), "gate": {"verdict": verdict["verdict"]}}, run.record.run_id)
-        except InfrastructureError as error:
-            run.reporter.say(f"{error}; {path} holds it")
-        else:
-            run.reporter.say(f"prompt: registered as {name}")
+            for path in sorted(Path(config.work_dir).glob(f"*/{PROMPT_FILE}")):
+                record = read_json(path)
+                if "registered" not in record and (ended := path.with_name(SUMMARY_FILE)).is_file():
+                    name = register(config, {**record, "gate": read_json(ended)["gate"]}, path.parent.name)
+                    write_json(path, {**record, "registered": name})
+                    say(f"prompt of run {path.parent.name}: registered as {name}")
+            follow(config, champion)
+        except (DataError, InfrastructureError) as error:
+            say(f"{error}; `tracewheel runs sync` brings it later")
 
 
 def _told(played: Played, prompt: Prompt) -> Played:

@@ -15,6 +15,7 @@ from tracewheel import (
     Score,
     ScoreSections,
     Trajectory,
+    check_training,
     load_tasks,
     policy_of,
     read_json,
@@ -25,6 +26,8 @@ from tracewheel import (
     write_records,
 )
 from tracewheel_search.commands import credit_tools, credit_turns, explore, relabel, replay, search, train_process_model
+
+CORRECTION = ["--set", "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}"]
 
 
 def called(module, *words):
@@ -70,6 +73,10 @@ def episodes(house):
     return ["--trajectories", house / "rollout/trajectories.parquet", "--scores", house / "rollout/scores.parquet"]
 
 
+def scored(house):
+    return ["--curated", house / "curated", *episodes(house)]
+
+
 def test_search_writes_pairs_of_training_tasks(house, tasks):
     out = house / "search"
     words = [*common(house), "--curated", house / "curated", "--budget", 800, "--width", 2, "--tasks", 8, "--out", out]
@@ -82,12 +89,11 @@ def test_search_writes_pairs_of_training_tasks(house, tasks):
 
 def test_a_process_model_credits_turns(house, tasks, monkeypatch):
     trained = called(
-        train_process_model, *common(house), *episodes(house), "--curated", house / "curated", "--budget", 6000,
-        "--continuations", 2, "--out", house / "model",
+        train_process_model, *common(house), *scored(house), "--budget", 6000, "--continuations", 2, "--out", house / "model",
     )  # fmt: skip
     assert trained["sampled_tokens"] <= 6000 and trained["test"]["tasks"] == 2
     assert read_json(house / "model/process_model.json")["test"] == trained["test"]
-    words = [*common(house), *episodes(house), "--model", house / "model", "--out", house / "credited"]
+    words = [*common(house), *scored(house), "--model", house / "model", "--out", house / "credited"]
     made = called(credit_turns, *words)
     before, after = (read_scores(house / folder / "scores.parquet") for folder in ("rollout", "credited"))
     assert made["credited"] == sum(item.total is not None for item in before)
@@ -98,14 +104,26 @@ def test_a_process_model_credits_turns(house, tasks, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "more"), [(train_process_model, ["--budget", 100]), (credit_tools, ["--bonus", 0.2]), (relabel, [])]
-)
+    ("module", "more"),
+    [
+        (train_process_model, ["--budget", 100]), (credit_tools, ["--bonus", 0.2]), (relabel, []),
+        (credit_turns, ["--model", "absent"]), (replay, [*CORRECTION, "--earlier", "absent", "absent"]),
+    ],
+)  # fmt: skip
 def test_nothing_is_learnt_from_a_held_out_task(house, tasks, tmp_path, module, more):
     held_out = tmp_path / "held_out.parquet"
     pd.read_parquet(house / "rollout/trajectories.parquet").assign(task_id=tasks[7].id).to_parquet(held_out)
     files = ["--trajectories", held_out, *episodes(house)[2:], "--curated", house / "curated"]
     with pytest.raises(LeakError, match=rf"held_out\.parquet: task {tasks[7].id} is no training task"):
         called(module, *common(house), *files, *more, "--out", tmp_path / "out")
+
+
+def test_nothing_is_replayed_of_a_held_out_task(house, tasks, tmp_path):
+    earlier = tmp_path / "earlier.parquet"
+    pd.read_parquet(house / "rollout/trajectories.parquet").assign(task_id=tasks[7].id).to_parquet(earlier)
+    files = [*scored(house), "--earlier", earlier, house / "rollout/scores.parquet"]
+    with pytest.raises(LeakError, match=rf"earlier\.parquet: task {tasks[7].id} is no training task"):
+        called(replay, *common(house), *files, *CORRECTION, "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -135,14 +153,21 @@ def test_a_budget_below_one_simulation_and_a_search_without_pairs_say_so(house):
     assert card.look_at.startswith("no two turns") and not card.next
 
 
-def test_relabel_adds_the_successes_of_other_tasks(house):
+def test_relabel_adds_the_successes_of_other_tasks(house, config):
     out = house / "relabelled"
-    found = called(relabel, *common(house), *episodes(house), "--curated", house / "curated", "--out", out)
+    found = called(relabel, *common(house), *scored(house), "--out", out)
     assert 0 < found["relabelled"] <= found["reached"] <= found["failed"] <= found["episodes"]
     trajectories, scores = read_records(out / "trajectories.parquet", Trajectory), read_scores(out / "scores.parquet")
     assert len(trajectories) == len(scores) == found["episodes"] + found["relabelled"]
     held_out = {task.id for task in load_tasks(house / "curated", "held_out")}
     assert not held_out & {each.task_id for each in trajectories}
+    check_training(house / "curated", out / "trajectories.parquet")  # as the update does, and the score that may come before
+    score(ScoreSections.of(config), load_tasks(house / "curated", "train"), out / "trajectories.parquet", out / "again")
+    after = {each.trajectory_id: each.total for each in read_scores(out / "again" / "scores.parquet")}
+    assert after == {each.trajectory_id: each.total for each in scores}
+    replayable = ["--earlier", out / "trajectories.parquet", out / "scores.parquet", "--out", house / "both"]
+    called(replay, *common(house), *scored(house), *replayable, *CORRECTION)
+    assert (house / "both" / "variants.parquet").read_bytes() == (out / "variants.parquet").read_bytes()
 
 
 def test_replay_adds_earlier_groups_for_a_learner_that_corrects(house):
@@ -158,11 +183,10 @@ def test_replay_adds_earlier_groups_for_a_learner_that_corrects(house):
     write_records(earlier / "trajectories.parquet", renamed, Trajectory)
     write_records(earlier / "scores.parquet", won, Score)
     files = ["--earlier", earlier / "trajectories.parquet", earlier / "scores.parquet", "--earlier", *episodes(house)[1::2]]
-    words = [*common(house), *episodes(house), *files, "--groups", 2, "--out", house / "replayed"]
+    words = [*common(house), *scored(house), *files, "--groups", 2, "--out", house / "replayed"]
     with pytest.raises(ConfigError, match="correction and a bound on age"):
         called(replay, *words)
-    correction = "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}"
-    found = called(replay, *words, "--set", correction)
+    found = called(replay, *words, *CORRECTION)
     assert (found["fresh"], found["groups"], found["replayed"], found["max_age"]) == (len(before), 6, 2, 4)
     after, scores = read_episodes(house / "replayed")
     assert after[: len(before)] == before and len(after) == len(before) + 2 * len(before) // 6 and len(scores) == len(after)

@@ -29,7 +29,7 @@ from tracewheel import (
     write_records,
 )
 from tracewheel_search.continuing import Branch, Player
-from tracewheel_search.pairs import SCORES, TRAJECTORIES
+from tracewheel_search.pairs import SCORES, TRAJECTORIES, VARIANTS
 
 OUTSIDE = ("validation", "held_out", "harder", "reserve")  # splits whose tasks are never trained on
 
@@ -80,7 +80,7 @@ def relabelled(
         trajectories, scores: Of one rollout, in the same order.
         tasks: Those that were played, by id.
         taken: Fingerprints of tasks that must not be trained on.
-        out: Folder for `trajectories.parquet` and `scores.parquet`.
+        out: Folder for `trajectories.parquet`, `scores.parquet` and, as curation did not make all, their `variants.parquet`.
 
     Returns:
         `failed`, `reached` (another task) and `relabelled`, how many episodes.
@@ -92,9 +92,11 @@ def relabelled(
     new = [each for each, (before, _) in zip(played, reached, strict=True) if each.final_state == before.final_state]
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES, new, Trajectory)
-    score(config, list({task.id: task for _, task in reached}.values()), out / TRAJECTORIES, out)
+    others = {task.id: task for _, task in reached}
+    score(config, list(others.values()), out / TRAJECTORIES, out)
     judged = {each.trajectory_id: each for each in read_scores(out / SCORES)}
     kept = [each for each in read_records(out / TRAJECTORIES, Trajectory) if success_of(judged[each.id]) == 1.0]
     write_records(out / TRAJECTORIES, [*trajectories, *kept], Trajectory)
     write_records(out / SCORES, [*scores, *(judged[each.id] for each in kept)], Score)
+    write_records(out / VARIANTS, list((others | {each.task_id: tasks[each.task_id] for each in trajectories}).values()), Task)
     return {"failed": len(failed), "reached": len(reached), "relabelled": len(kept)}

@@ -16,7 +16,7 @@ from typing import Any
 from tracewheel import Count, Positive, Score, Strict, Trajectory, content_hash, write_json, write_records
 from tracewheel_search.tree import Node, Tree
 
-TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
+TRAJECTORIES, SCORES, VARIANTS = "trajectories.parquet", "scores.parquet", "variants.parquet"
 
 
 class PairSettings(Strict):

@@ -26,12 +26,13 @@ from tracewheel import (
     RetrainConfig,
     Score,
     Strict,
+    Task,
     Trajectory,
     content_hash,
     success_of,
     write_records,
 )
-from tracewheel_search.pairs import SCORES, TRAJECTORIES
+from tracewheel_search.pairs import SCORES, TRAJECTORIES, VARIANTS
 
 FAILED = "infrastructure_failed"
 Episodes = tuple[Sequence[Trajectory], Sequence[Score]]
@@ -131,6 +132,7 @@ def replayed(
     settings: ReplaySettings,
     seed: int,
     out: Path,
+    made: Iterable[Task] = (),
 ) -> dict[str, Any]:
     """Write the files of an update: the fresh episodes with their scores, and after them the groups that are replayed.
 
@@ -144,6 +146,7 @@ def replayed(
         settings: How many, and how age counts.
         seed: Of the draw, with the version.
         out: Folder for `trajectories.parquet` and `scores.parquet`.
+        made: The tasks among the episodes' that curation did not make, for `variants.parquet`.
 
     Returns:
         `groups`, how many earlier ones there are; of them `too_old`, `unknown` (of a policy that is none of this loop's
@@ -182,5 +185,7 @@ def replayed(
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES, trajectories, Trajectory)
     write_records(out / SCORES, scores, Score)
+    if by_id := {task.id: task for task in made}:
+        write_records(out / VARIANTS, list(by_id.values()), Task)
     mean = sum(ages[place] for place in chosen) / len(chosen) if chosen else None
     return {"groups": len(groups), **counts, "replayed": len(chosen), "mean_age": mean}

@@ -8,7 +8,7 @@ import pytest
 from tracewheel.config import CurationConfig, DuplicatesConfig
 from tracewheel.core.errors import DataError, LeakError
 from tracewheel.curation.duplicates import DuplicateFinder
-from tracewheel.curation.leaks import check_curated, check_leaks, describe_leaks, leak_report
+from tracewheel.curation.leaks import check_curated, check_leaks, check_training, describe_leaks, leak_report, outside_training
 from tracewheel.curation.splits import components
 
 TASKS = [
@@ -69,6 +69,24 @@ def test_many_leaks_are_counted_and_the_first_are_shown():
 def test_an_unknown_split_is_an_error():
     with pytest.raises(DataError, match="elsewhere"):
         check([("t9", "f9", "s9", "g9", "elsewhere")])
+
+
+@pytest.mark.parametrize("split", ["validation", "held_out", "harder", "reserve"])
+def test_nothing_is_learnt_from_but_training_tasks_and_those_made_for_training(tmp_path, split):
+    """A task beside the episodes counts as made for training, unless curation keeps it or its equal apart."""
+    rows = [("t1", "f1", "train"), ("t2", "f2", split)]
+    tasks = pandas.DataFrame(rows, columns=["id", "fingerprint", "split"])
+    tasks[tasks["split"] != "reserve"].to_parquet(tmp_path / "tasks.parquet")
+    if split == "reserve":
+        tasks[tasks["split"] == "reserve"].to_parquet(tmp_path / "reserve.parquet")
+    played = tmp_path / "trajectories.parquet"
+    pandas.DataFrame({"task_id": ["t1", "t2", "t3", "t4"]}).to_parquet(played)
+    assert outside_training(tmp_path, played) == {"t2", "t3", "t4"}
+    beside = pandas.DataFrame([("t1", "f9"), ("t2", "f2"), ("t3", "f3"), ("t4", "f2")], columns=["id", "fingerprint"])
+    beside.to_parquet(tmp_path / "variants.parquet")
+    assert outside_training(tmp_path, played) == {"t2", "t4"}
+    with pytest.raises(LeakError, match=r"trajectories\.parquet: task t2 is no training task"):
+        check_training(tmp_path, played)
 
 
 REQUEST = (

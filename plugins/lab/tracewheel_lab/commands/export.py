@@ -184,7 +184,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
     from tracewheel_lab.model_export.base_card import base_license, hub_name
     from tracewheel_lab.model_export.merged_weights import write_merged
     from tracewheel_lab.model_export.model_card import Exported, model_card
-    from tracewheel_lab.model_export.run_facts import digest_file, run_facts
+    from tracewheel_lab.model_export.run_facts import PROMPT_FILE, digest_file, prompt_of, run_facts
 
     policy = policy_of(source.weights, source.base)
     run = run_facts(source.run) if source.run else None
@@ -200,6 +200,9 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         facts = {"dtype": _adapter_dtype(source.weights)}
     else:
         facts = write_merged(policy, source.base, out, options.dtype)
+    prompt = prompt_of(source.run) if source.run else None
+    if prompt:
+        write_json(out / PROMPT_FILE, prompt)
     files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
     exported = Exported(
         name=name,
@@ -212,6 +215,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         dtype=facts["dtype"],
         adapter=form,
         files=files,
+        prompt=prompt["digest"] if prompt else None,
         datasets=tuple(options.dataset),
     )
     (out / MODEL_CARD).write_text(model_card(exported, run), encoding="utf-8")
@@ -224,6 +228,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         "license": exported.license,
         "run_id": run.run_id if run else None,
         "verdict": run.gate.get("verdict") if run else None,
+        "prompt": exported.prompt,
         **facts,
         "files": {**files, MODEL_CARD: digest_file(out / MODEL_CARD)},
     }
@@ -252,9 +257,13 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     unknown = result["license"] == "unknown"
     refused = result["verdict"] not in (None, "promoted")
     notes = ["the licence of the base is unknown: find it out before you pass this on"] if unknown else []
+    notes += ["it is a pair with prompt.json: play it under that prompt"] if result["prompt"] else []
+    notes += [] if result["run_id"] else ["its run is not at hand: name it with --run if a prompt belongs to it"]
     notes += [f"the gate's verdict was '{result['verdict']}'"] if refused else []
     lost = {"rounding": f"{result['rounding'] / result['effect']:.1%} of what training changed"} if result.get("effect") else {}
-    named = {name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest") if result[name]}
+    named = {
+        name: result[name] for name in ("dtype", "license", "run_id", "verdict", "policy_digest", "prompt") if result[name]
+    }
     return Card(
         f"{result['name']} written to {result['out']} as {result['format']}",
         [(name.replace("_", " "), str(value)) for name, value in (named | lost).items()],

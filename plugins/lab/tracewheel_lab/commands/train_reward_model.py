@@ -24,20 +24,22 @@ def options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> dict[str, Any]:
-    """Train, calibrate and test the ensemble.
+    """Train, calibrate and test the ensemble, on the run's training tasks alone.
 
     Raises:
         DataError: there is no such run, or it has too few successes and failures at the same tasks.
     """
-    from tracewheel import FinishedRun, prepare_environment, produce_whole, run_named
+    from tracewheel import FinishedRun, outside_training, prepare_environment, produce_whole, run_named
     from tracewheel_lab.reward_model.examples import read_examples
     from tracewheel_lab.reward_model.training import RewardModelSettings, train_reward_model
 
     prepare_environment(None, debug=options.debug)
     finished = FinishedRun(run_named(options.run, options.run_dir))
     folders = [entry.path for entry in finished.entries]
+    played = sorted({path for folder in folders for path in folder.rglob("trajectories.parquet")})
     examples = read_examples(
-        sorted({path for folder in folders for path in folder.rglob("trajectories.parquet")}),
+        # A model that has seen held-out episodes would reward in the next training what the gate asks for.
+        [path for path in played if not outside_training(finished.curated, path)],
         sorted({path for folder in folders for path in folder.rglob("scores.parquet")}),
     )
     settings = RewardModelSettings(

@@ -86,6 +86,7 @@ def gate_rounded(config: RetrainConfig, folder: Path, kind: str, curated: Path, 
             EvaluateSections.of(config.model_copy(update={"policy": policy})), PolicyRef(str(model)), curated, HELD_OUT, out
         )
         level = 1 - config.gate.confidence  # one test by itself, which spends none of the work folder's error budget
+        # No `false_accepts`: it asks more before the policy counts as better, so worse files would pass.
         verdict = decide_gate(config.gate, gated, out, None, baseline_name=kind, level=level)
     before = read_json(gated / "evaluation.json")
     result = {

@@ -46,6 +46,7 @@ class Exported:
         dtype: The type of the weights.
         adapter: The adapter's config; empty for a whole model.
         files: SHA-256 of each exported file, by name.
+        prompt: Digest of the prompt that belongs to it; None without one.
         datasets: Names on the Hub of public data that it learnt from, as the person who exports it gave them.
     """
 
@@ -59,6 +60,7 @@ class Exported:
     dtype: str
     adapter: Mapping[str, Any]
     files: Mapping[str, str]
+    prompt: str | None = None
     datasets: tuple[str, ...] = ()
 
 
@@ -73,7 +75,7 @@ def model_card(exported: Exported, run: RunFacts | None) -> str:
         f"---\n{_front_matter(exported, run)}\n---",
         f"# {exported.name}",
         _opening(exported),
-        "## Use\n\n" + _use(exported),
+        "## Use\n\n" + _use(exported) + _prompt(exported, run),
         "## Data\n\n" + _data(run),
         "## Training\n\n" + _training(exported, run),
         "## Results\n\n" + _results(run),
@@ -138,6 +140,18 @@ def _use(exported: Exported) -> str:
         "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         'model = AutoModelForCausalLM.from_pretrained("this folder")\n'
         'tokenizer = AutoTokenizer.from_pretrained("this folder")\n```'
+    )
+
+
+def _prompt(exported: Exported, run: RunFacts | None) -> str:
+    if run is None:
+        return "\n\n" + _wrapped("Whether it was judged under a prompt of its own is not known: see the record of its run.")
+    if exported.prompt is None:
+        return ""
+    return "\n\n" + _wrapped(
+        f"It is one half of a pair: the gate judged it under the prompt in `prompt.json` (digest `{exported.prompt}`), which "
+        "holds the system message, descriptions of tools and demonstrations. Without it this is another policy. Read it before "
+        "you pass it on: demonstrations are episodes of the logs."
     )
 
 

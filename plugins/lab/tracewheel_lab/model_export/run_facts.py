@@ -10,10 +10,11 @@ from typing import Any
 
 import yaml
 
-from tracewheel import DataError, read_json
+from tracewheel import DataError, content_hash, read_json
 
 # Files of a run's record.
 CONFIG_FILE, LINEAGE_FILE, SNAPSHOT_FILE, SUMMARY_FILE = "config.yaml", "lineage.json", "snapshot.json", "summary.json"
+PROMPT_FILE = "prompt.json"
 POLICY = "rl"
 FIGURES = {"success": "greedy success", "sampled": "sampled success", "harder": "greedy success, harder tier"}
 
@@ -66,6 +67,27 @@ def digest_file(path: Path) -> str:
 def is_run(folder: Path) -> bool:
     """Whether a folder is the record of a run."""
     return (folder / LINEAGE_FILE).is_file()
+
+
+def prompt_of(run: Path) -> dict[str, Any] | None:
+    """The prompt that a run's policy was judged under, with its digest; None where that is the environment's own.
+
+    Raises:
+        DataError: it is gone, or was changed since.
+    """
+    config, path = yaml.safe_load((run / CONFIG_FILE).read_text(encoding="utf-8")), run / PROMPT_FILE
+    if "prompt" in config:
+        if not path.is_file():
+            raise DataError(f"{path}: is gone, and without it this is another policy than the gate judged")
+        found: dict[str, Any] = read_json(path)["prompt"]
+        if content_hash({name: value for name, value in found.items() if name != "digest"}, length=16) != found.get("digest"):
+            raise DataError(f"{path}: is not what the gate judged: the prompt was changed")
+        return found
+    told = (config.get("environment") or {}).get("args", {}).get("prompt")
+    if config.get("environment", {}).get("kind") != "prompted" or told is None:
+        return None
+    whole = {"system": "", "tools": {}, "demonstrations": []} | told
+    return {**whole, "digest": content_hash(whole, length=16)}
 
 
 def run_facts(folder: Path) -> RunFacts:

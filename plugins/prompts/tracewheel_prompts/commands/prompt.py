@@ -38,10 +38,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         ConfigError: the profile or the settings are invalid, or the environment takes no prompt.
         DataError: there are no tasks, or the journal is another run's.
         InfrastructureError: the policy's engine or endpoint failed.
+        LeakError: the profile's prompt holds a task outside training.
         InputError: the reflection's endpoint, model or key is wrong.
     """
     from tracewheel import curated_folder, prepare_environment, produce_whole, resolve_config
     from tracewheel_prompts.judging import check_gate
+    from tracewheel_prompts.players import check_start
     from tracewheel_prompts.settings import PromptSettings
 
     config = resolve_config(options.config, options.overrides, options.run_dir)
@@ -50,6 +52,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     prepare_environment(config.work_dir, debug=options.debug)
     player = _player(config, options, curated, settings)
     check_gate(player)
+    check_start(config, curated)
     out = Path(options.out)
     journal = out.resolve().with_name(f".{out.name}.prompt-journal.jsonl")
     report = produce_whole(out, lambda folder: _produce(settings, player, curated, journal, folder))

@@ -29,10 +29,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ConfigError: the profile has no section `prompt`, or its environment takes no prompt.
         DataError: there are no tasks, or the journal is another run's.
+        LeakError: the profile's prompt holds a task outside training.
     """
     from tracewheel import PolicyRef, curated_folder, policy_of, prepare_environment, produce_whole, profile_of, stage_shown
     from tracewheel_prompts.optimising import Optimising
-    from tracewheel_prompts.players import LocalPlayer
+    from tracewheel_prompts.players import LocalPlayer, check_start
     from tracewheel_prompts.stages import PromptSections, write_found
 
     config = profile_of(options)
@@ -42,6 +43,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         )
     config.require("policy.base", "environment.kind")
     sections, curated = PromptSections.of(config), curated_folder(options)
+    check_start(config, curated)
     prepare_environment(config.work_dir, debug=options.debug)
     base = config.policy.base
     policy = policy_of(Path(options.state), base) if options.state else PolicyRef(base)

@@ -12,11 +12,9 @@ from tracewheel_search.commands.options import (
     add_episodes,
     add_profile,
     add_schedule,
-    as_played,
-    check_training,
     episodes,
     profile_and_policy,
-    training_tasks,
+    update_on,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 def options(parser: ArgumentParser) -> None:
     add_profile(parser)
     add_episodes(parser)
-    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
     add_schedule(parser, "bonus", "the most that an episode earns, at most 0.25")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
 
@@ -45,9 +42,7 @@ def run(options: Namespace) -> dict[str, Any]:
     from tracewheel_search.tool_bonus import MOST, PART, with_bonus
 
     weight = Schedule(start=options.bonus, end=options.bonus_end, over=options.over).within(MOST, "bonus").at(options.iteration)
-    tasks = as_played(training_tasks(options), Path(options.trajectories))
     trajectories, scores = episodes(options)
-    check_training(trajectories, tasks, options.trajectories)
     with stage_shown("credit-tools", None):
         found = with_bonus(trajectories, scores, weight)
         produce_whole(Path(options.out), lambda out: write_records(out / "scores.parquet", found, Score))
@@ -65,8 +60,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("episodes with a bonus", f"{result['given']} of {result['scores']}"),
         ("mean", f"{result['mean']:.3f}"),
     ]
-    files = f"--trajectories {options.trajectories} --scores {options.out}/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = update_on(options, options.trajectories, f"{options.out}/scores.parquet")
     return Card(f"Scores in {options.out}", rows, next=[command])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
-from tracewheel_search.commands.options import add_episodes, add_profile, episodes, profile_and_policy
+from tracewheel_search.commands.options import add_episodes, add_profile, episodes, profile_and_policy, update_on
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -29,6 +29,7 @@ def run(options: Namespace) -> dict[str, Any]:
     Raises:
         DataError: files do not belong together, or the model is of another base.
         ConfigError: shaping would weigh more than the outcome.
+        LeakError: an episode is of no training task.
     """
     config, policy = profile_and_policy(options)
     from tracewheel import Score, produce_whole, stage_shown, write_records
@@ -51,14 +52,9 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
 
     rows = [("scores", f"{result['scores']}"), ("with rewards of turns", f"{result['credited']}")]
     discount = " --set learner.credit.discount=0" if options.kind == "baseline" else ""
-    return Card(
-        f"Credit of turns in {result['out']}",
-        rows,
-        next=[
-            f"tracewheel stage update {options.config} --trajectories {options.trajectories} --scores "
-            f"{options.out}/scores.parquet --set learner.credit.kind=turn{discount} --state DIR --reference DIR --out DIR"
-        ],
-    )
+    settings = f" --set learner.credit.kind=turn{discount}"
+    command = update_on(options, options.trajectories, f"{options.out}/scores.parquet", settings)
+    return Card(f"Credit of turns in {result['out']}", rows, next=[command])
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
-from tracewheel_search.commands.options import add_profile, add_schedule, profile_and_policy, training_tasks
+from tracewheel_search.commands.options import add_curated, add_profile, add_schedule, profile_and_policy, training_tasks
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def options(parser: ArgumentParser) -> None:
     add_profile(parser)
-    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+    add_curated(parser)
     add_schedule(parser, "epsilon", "share of the turns that are begun by force, at most 0.5")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
 

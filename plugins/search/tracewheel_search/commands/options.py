@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,21 +29,26 @@ def positive(text: str) -> float:
 
 
 def add_profile(parser: ArgumentParser) -> None:
-    """The profile, the policy, and the curated tasks."""
+    """The profile and the policy."""
     parser.add_argument("config", metavar="CONFIG", help="YAML profile")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
     parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
     parser.add_argument("--state", required=True, metavar="DIR", help="the policy: output of warm-start or an update")
 
 
-def add_tasks(parser: ArgumentParser) -> None:
-    """The curated tasks, and the budget of sampled tokens."""
+def add_curated(parser: ArgumentParser) -> None:
+    """The curated tasks."""
     parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
+
+
+def add_budget(parser: ArgumentParser) -> None:
+    """The budget of sampled tokens."""
     parser.add_argument("--budget", type=count, required=True, metavar="N", help="the most tokens that the policy may sample")
 
 
 def add_episodes(parser: ArgumentParser) -> None:
-    """Scored episodes."""
+    """Scored episodes of curated tasks."""
+    add_curated(parser)
     parser.add_argument("--trajectories", required=True, metavar="FILE", help="trajectories.parquet of a rollout")
     parser.add_argument("--scores", required=True, metavar="FILE", help="its scores.parquet")
 
@@ -57,6 +61,12 @@ def add_schedule(parser: ArgumentParser, name: str, meaning: str) -> None:
     )
     parser.add_argument("--over", type=count, default=20, metavar="N", help="see above (default: 20)")
     parser.add_argument("--iteration", type=count, default=1, metavar="N", help="number of this iteration (default: 1)")
+
+
+def update_on(options: Namespace, trajectories: str, scores: str, settings: str = "") -> str:
+    """The command that updates the policy on some episodes."""
+    files = f"--curated {options.curated} --trajectories {trajectories} --scores {scores}{settings}"
+    return f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
 
 
 def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
@@ -83,38 +93,35 @@ def training_tasks(options: Namespace) -> list[Task]:
 
 def as_played(tasks: list[Task], trajectories: Path) -> dict[str, Task]:
     """Tasks by id, as the rollout played them that wrote a file: in training an environment may have other arguments."""
+    return {task.id: task for task in [*tasks, *variants_of(trajectories)]}
+
+
+def variants_of(trajectories: Path) -> list[Task]:
+    """The tasks beside a file of trajectories, which curation did not make."""
     from tracewheel import Task, read_records
+    from tracewheel_search.pairs import VARIANTS
 
-    variants = trajectories.with_name("variants.parquet")
-    return {task.id: task for task in [*tasks, *(read_records(variants, Task) if variants.is_file() else [])]}
-
-
-def check_training(trajectories: Sequence[Trajectory], tasks: Mapping[str, Task], file: str) -> None:
-    """Check that episodes are of training tasks.
-
-    Raises:
-        LeakError: one is of another task, as of an evaluation.
-    """
-    from tracewheel import LeakError
-
-    strange = next((each.task_id for each in trajectories if each.task_id not in tasks), None)
-    if strange is not None:
-        raise LeakError(f"{file}: task {strange} is no training task, and only those may be learnt from")
+    variants = trajectories.with_name(VARIANTS)
+    return read_records(variants, Task) if variants.is_file() else []
 
 
 def episodes(options: Namespace) -> tuple[list[Trajectory], list[Score]]:
     """The trajectories that were named with their scores; see `episodes_of`."""
-    return episodes_of(Path(options.trajectories), Path(options.scores))
+    from tracewheel import curated_folder
+
+    return episodes_of(curated_folder(options), Path(options.trajectories), Path(options.scores))
 
 
-def episodes_of(trajectories: Path, scores: Path) -> tuple[list[Trajectory], list[Score]]:
+def episodes_of(curated: Path, trajectories: Path, scores: Path) -> tuple[list[Trajectory], list[Score]]:
     """Trajectories with their scores, in the trajectories' order.
 
     Raises:
         DataError: a file cannot be read, or they do not belong together.
+        LeakError: an episode is of no training task.
     """
-    from tracewheel import DataError, Trajectory, read_records, read_scores
+    from tracewheel import DataError, Trajectory, check_training, read_records, read_scores
 
+    check_training(curated, trajectories)
     found = read_records(trajectories, Trajectory)
     by_id = {item.trajectory_id: item for item in read_scores(scores)}
     lost = [each.id for each in found if each.id not in by_id]

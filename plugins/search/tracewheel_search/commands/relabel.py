@@ -12,9 +12,9 @@ from tracewheel_search.commands.options import (
     add_episodes,
     add_profile,
     as_played,
-    check_training,
     episodes,
     profile_and_policy,
+    update_on,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 def options(parser: ArgumentParser) -> None:
     add_profile(parser)
     add_episodes(parser)
-    parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
 
 
@@ -44,7 +43,6 @@ def run(options: Namespace) -> dict[str, Any]:
     curated = curated_folder(options)
     trajectories, scores = episodes(options)
     tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
-    check_training(trajectories, tasks, options.trajectories)
     player, rubric, taken = Player(RolloutSections.of(config), policy, 16), ScoreSections.of(config), never_trained_on(curated)
     with stage_shown("relabel", None):
         figures = produce_whole(
@@ -62,9 +60,8 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("reached another task", f"{result['reached']}"),
         ("joined the update", f"{result['relabelled']}"),
     ]
-    files = f"--trajectories {options.out}/trajectories.parquet --scores {options.out}/scores.parquet"
-    weighed = '--set "learner.off_policy={proximal: recompute, correction: truncate}" --set learner.kind=rejection_sampling'
-    command = f"tracewheel stage update {options.config} {files} {weighed} --state {options.state} --reference DIR --out DIR"
+    weighed = ' --set "learner.off_policy={proximal: recompute, correction: truncate}" --set learner.kind=rejection_sampling'
+    command = update_on(options, f"{options.out}/trajectories.parquet", f"{options.out}/scores.parquet", weighed)
     return Card(f"Hindsight in {options.out}", rows, next=[command])
 
 
@@ -74,5 +71,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes(("trajectories.parquet", "scores.parquet"), ()),
+    Writes(("trajectories.parquet", "scores.parquet"), ("variants.parquet",)),
 )

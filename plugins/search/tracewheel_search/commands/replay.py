@@ -16,6 +16,8 @@ from tracewheel_search.commands.options import (
     episodes_of,
     positive,
     profile_and_policy,
+    update_on,
+    variants_of,
 )
 
 if TYPE_CHECKING:
@@ -42,17 +44,20 @@ def run(options: Namespace) -> dict[str, Any]:
     Raises:
         ConfigError: the learner would not correct for the policies that sampled, or has no bound on age.
         DataError: files do not belong together.
+        LeakError: an episode is of no training task.
     """
     config, policy = profile_and_policy(options)
-    from tracewheel import produce_whole, stage_shown
+    from tracewheel import curated_folder, produce_whole, stage_shown
     from tracewheel_search.replay import ReplaySettings, most_stale, replayed
 
     bound, settings = most_stale(config), ReplaySettings(groups=options.groups, half_life=options.half_life)
     fresh, version = episodes(options), policy.version
-    earlier = [episodes_of(Path(one), Path(other)) for one, other in options.earlier]
+    curated, rest = curated_folder(options), [(Path(one), Path(other)) for one, other in options.earlier]
+    earlier = [episodes_of(curated, one, other) for one, other in rest]
+    made = [task for file in (Path(options.trajectories), *(one for one, _ in rest)) for task in variants_of(file)]
     with stage_shown("replay", None):
         figures = produce_whole(
-            Path(options.out), lambda out: replayed(fresh, earlier, version, bound, settings, config.seed, out)
+            Path(options.out), lambda out: replayed(fresh, earlier, version, bound, settings, config.seed, out, made)
         )
     return {"out": options.out, "fresh": len(fresh[0]), "version": version, "max_age": bound, **figures}
 
@@ -71,8 +76,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("all alike", f"{result['alike']}"),
         ("of other policies", f"{result['unknown']}"),
     ]
-    files = f"--trajectories {options.out}/trajectories.parquet --scores {options.out}/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = update_on(options, f"{options.out}/trajectories.parquet", f"{options.out}/scores.parquet")
     return Card(f"Replay in {options.out}", rows, next=[command])
 
 
@@ -82,5 +86,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes(("trajectories.parquet", "scores.parquet"), ()),
+    Writes(("trajectories.parquet", "scores.parquet"), ("variants.parquet",)),
 )

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
-from tracewheel_search.commands.options import add_profile, add_tasks, count, positive, profile_and_policy, training_tasks
+from tracewheel_search.commands.options import (
+    add_budget,
+    add_curated,
+    add_profile,
+    count,
+    positive,
+    profile_and_policy,
+    training_tasks,
+    update_on,
+)
 
 if TYPE_CHECKING:
     from tracewheel import Card
@@ -16,7 +25,8 @@ if TYPE_CHECKING:
 
 def options(parser: ArgumentParser) -> None:
     add_profile(parser)
-    add_tasks(parser)
+    add_curated(parser)
+    add_budget(parser)
     parser.add_argument("--tasks", type=count, default=32, metavar="N", help="how many training tasks (default: 32)")
     parser.add_argument("--width", type=count, default=4, metavar="K", help="turns sampled at a node (default: 4)")
     parser.add_argument("--exploration", type=positive, default=1.0, metavar="C", help="weight of UCB1's bound (default: 1)")
@@ -74,8 +84,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("mean value", "-" if value is None else f"{value:.2f}"),
         ("pairs", f"{pairs['pairs']} on {pairs['tasks_with_pairs']} tasks"),
     ]
-    files = f"--trajectories {options.out}/pairs/trajectories.parquet --scores {options.out}/pairs/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = update_on(options, f"{options.out}/pairs/trajectories.parquet", f"{options.out}/pairs/scores.parquet")
     title = f"Tree search in {result['out']}"
     if not pairs["pairs"]:
         return Card(title, rows, look_at="no two turns at one place differ enough in value: nothing to learn", tone="warning")

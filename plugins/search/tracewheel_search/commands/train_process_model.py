@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracewheel import Command, Writes
 from tracewheel_search.commands.options import (
+    add_budget,
     add_episodes,
     add_profile,
-    add_tasks,
     as_played,
-    check_training,
     count,
     episodes,
     profile_and_policy,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def options(parser: ArgumentParser) -> None:
     add_profile(parser)
-    add_tasks(parser)
+    add_budget(parser)
     add_episodes(parser)
     parser.add_argument("--continuations", type=count, default=4, metavar="K", help="tries from each turn (default: 4)")
     parser.add_argument(
@@ -51,7 +50,6 @@ def run(options: Namespace) -> dict[str, Any]:
 
     tasks = as_played(training_tasks(options), Path(options.trajectories))
     trajectories, scores = episodes(options)
-    check_training(trajectories, tasks, options.trajectories)
     known = [(each, None if item.total is None else success_of(item)) for each, item in zip(trajectories, scores, strict=True)]
     settings = StepSettings(budget=options.budget, continuations=options.continuations, where=options.where, seed=config.seed)
 

@@ -5,6 +5,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pandas
 import psutil
 import pytest
 import yaml
@@ -43,15 +44,19 @@ def test_a_mismatch_stops_all_processes(profile_with, inputs, adapter, tmp_path,
 
 @pytest.mark.slow
 def test_the_command_runs_under_torchrun(
-    profile_with, inputs, adapter, alone, tmp_path, five_steps, on_two, assert_same_update, torchrun
+    profile_with, inputs, adapter, alone, tasks, tmp_path, five_steps, on_two, assert_same_update, torchrun
 ):
     """One process writes and prints; a profile for one process is refused."""
     [trajectories], [scores] = inputs
-    profile = tmp_path / "profile.yaml"
+    profile, curated = tmp_path / "profile.yaml", tmp_path / "curated"
+    curated.mkdir()
+    pandas.DataFrame([task.to_record() | {"split": "train"} for task in tasks]).to_parquet(curated / "tasks.parquet")
+    (curated / "episodes.parquet").touch()
 
     def arguments(learner):
         profile.write_text(yaml.safe_dump(profile_with(learner).model_dump(mode="json", exclude_unset=True)))
         files = {"trajectories": trajectories, "scores": scores, "state": adapter.parent, "reference": adapter}
+        files["curated"] = curated
         options = [text for name, path in files.items() for text in (f"--{name}", path)]
         return ["--module", "flows.cli", "stage", "update", profile, *options, "--out", tmp_path / "out", "--json"]
 
