@@ -19,7 +19,8 @@ from flows.opening import earlier_curation, opened, starting_facts, starting_poi
 from flows.screening import screened
 from flows.setup import resolve_config
 from flows.wheel_stages import Played, as_challenger, as_champion, bring
-from tasks.closing.report import Outcome, told_by_mlflow, write_report
+from tasks.closing.outcome import Outcome
+from tasks.closing.report import told_by_mlflow, write_report
 from tasks.engine.drivers import DirectDriver
 from tasks.engine.fleet import check_fleet
 from tasks.engine.foresight import foresee_run

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tasks.closing.outcome import Outcome
 from tasks.engine.run import Policy, Run, named
 from tracewheel.core.errors import DataError, TracewheelError
 from tracewheel.core.files import read_json
@@ -17,9 +18,6 @@ from tracewheel.evaluation.gate import GATE_FILE
 from tracewheel.lineage.backward import LEARNED_FILE, learned_rows
 from tracewheel.lineage.work_folder import WorkFolder
 from tracewheel.policy.adapters import adapter_digests
-
-if TYPE_CHECKING:
-    from tasks.closing.report import Outcome
 
 
 def commit_tags(lineage: Mapping[str, Any]) -> dict[str, str]:

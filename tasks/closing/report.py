@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import prefect
 from prefect.cache_policies import NO_CACHE
 
 from tasks.closing.lineage import write_results
+from tasks.closing.outcome import Outcome
 from tasks.closing.summary import costs, estimates, harder_differences
 from tasks.engine.artifacts import publish_summary
-from tasks.engine.run import Policy, Run
+from tasks.engine.run import Run
 from tasks.records.doctor import stored_findings
 from tasks.records.evidence import POSTERIOR_FILE, remember
 from tasks.records.gate_ledger import began_with
-from tasks.records.improvement import Improvement
 from tasks.records.split_chain import remember_splits, shared_held_out
 from tracewheel.core import stopping
 from tracewheel.core.files import read_json
 from tracewheel.core.run_record import SUMMARY_FILE, RunRecord
-from tracewheel.core.store import Entry, produce_whole, write_whole
+from tracewheel.core.store import produce_whole, write_whole
 from tracewheel.core.types import canonical_json
 from tracewheel.curation.curated_folder import QUALITY_FILE
 from tracewheel.curation.quality import run_funnel
@@ -40,30 +39,6 @@ from tracewheel.report.results import results_of
 from tracewheel.report.run_note import run_note
 
 PAGE_FILE = "report.html"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The results of a run, for its report.
-
-    Attributes:
-        evaluations: Policy name to split to evaluation, in the order of the table's rows.
-        learned: What the loop returned.
-        sampler: The tasks' posterior at the end.
-        repeated: The second evaluation of the gate's baseline on the held-out split; None without an A/A run.
-        candidate: The line in the ledger of the candidate that the run began with; None where none waits any more.
-    """
-
-    traces: Entry
-    curated: Entry
-    policies: dict[str, Policy]
-    evaluations: dict[str, dict[str, Entry]]
-    learned: Improvement
-    gate: dict[str, Any]
-    sampler: dict[str, Any]
-    started: float = field(default_factory=time.monotonic)
-    repeated: Entry | None = None
-    candidate: dict[str, Any] | None = None
 
 
 @prefect.task(name="write_report", cache_policy=NO_CACHE)

@@ -7,11 +7,13 @@ import glob
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from tracewheel.config import TrackingConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL
@@ -42,6 +44,21 @@ REFUSALS = {
     "RESOURCE_DOES_NOT_EXIST",
     "UNAUTHENTICATED",
 }
+
+
+@dataclass(frozen=True)
+class Target:
+    """The MLflow run of a folder."""
+
+    client: Any
+    settings: TrackingConfig
+    experiment_id: str
+    mlflow_run_id: str
+
+    def log(self, metrics: Mapping[str, float], step: int, at: int) -> None:
+        from mlflow.entities import Metric
+
+        self.client.log_batch(self.mlflow_run_id, metrics=[Metric(name, value, at, step) for name, value in metrics.items()])
 
 
 class MlflowAway(InfrastructureError):

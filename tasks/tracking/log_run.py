@@ -18,7 +18,7 @@ from typing import Any
 from tasks.engine.inputs import identity_of
 from tasks.tracking import shown
 from tasks.tracking.champion import follow_registry
-from tasks.tracking.client import PLACE_TAG, artifacts_of, is_refusal, make_client, moved_from, reason_of, sqlite_file
+from tasks.tracking.client import PLACE_TAG, Target, artifacts_of, is_refusal, make_client, moved_from, reason_of, sqlite_file
 from tasks.tracking.datasets import inputs_of
 from tasks.tracking.promotion import Registration, deliver_registration, registrations_of
 from tasks.tracking.traces import EvaluationTags, log_traces
@@ -80,21 +80,6 @@ class Part:
     name: str
     digest: str | None
     bring: Callable[[Target], None]
-
-
-@dataclass(frozen=True)
-class Target:
-    """The MLflow run of a folder."""
-
-    client: Any
-    settings: TrackingConfig
-    experiment_id: str
-    mlflow_run_id: str
-
-    def log(self, metrics: Mapping[str, float], step: int, at: int) -> None:
-        from mlflow.entities import Metric
-
-        self.client.log_batch(self.mlflow_run_id, metrics=[Metric(name, value, at, step) for name, value in metrics.items()])
 
 
 def log_run(

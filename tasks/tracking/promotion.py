@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.tracking.client import sqlite_file
+from tasks.tracking.client import Target, sqlite_file
 from tracewheel.core import clock
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.files import read_json
@@ -23,9 +23,6 @@ from tracewheel.core.locks import hold
 from tracewheel.core.store import PARTIAL, disk_errors, link, remove, write_whole
 from tracewheel.policy.adapters import ADAPTER, MODEL
 from tracewheel.traces.forgotten import LEARNT, read_forgotten
-
-if TYPE_CHECKING:
-    from tasks.tracking.log_run import Target
 
 CHAMPION = "champion"
 NO_CHAMPION = "none"

@@ -11,15 +11,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tasks.tracking.client import Target
 from tracewheel.core.files import read_records
 from tracewheel.core.types import Score, Task, Trajectory, first_turn
 from tracewheel.rollout.rollout import TRAJECTORIES_FILE
 from tracewheel.scoring.score import SCORES_FILE, read_scores
-
-if TYPE_CHECKING:
-    from tasks.tracking.log_run import Target
 
 MILLISECOND = 1_000_000
 LONGEST_PREVIEW = 500
