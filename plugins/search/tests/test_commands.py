@@ -1,5 +1,6 @@
 """The commands one after the other on a small curated folder, as a user calls them."""
 
+import shlex
 from argparse import ArgumentParser
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from tracewheel import (
     score,
     write_records,
 )
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel_search.commands import credit_tools, credit_turns, explore, relabel, replay, search, train_process_model
 
 
@@ -33,7 +35,9 @@ def called(module, *words):
     parser.add_argument("--debug", action="store_true")
     options = parser.parse_args([str(word) for word in words])
     result = module.COMMAND.run(options)
-    assert module.COMMAND.card(options, result).title
+    card = module.COMMAND.card(options, result)
+    assert card.title and all(each.startswith("tracewheel ") for each in card.next)
+    assert all(shlex.quote(setting) in each for each in card.next for setting in options.overrides)  # what follows needs them
     return result
 
 
@@ -143,6 +147,23 @@ def test_relabel_adds_the_successes_of_other_tasks(house):
     assert len(trajectories) == len(scores) == found["episodes"] + found["relabelled"]
     held_out = {task.id for task in load_tasks(house / "curated", "held_out")}
     assert not held_out & {each.task_id for each in trajectories}
+
+
+def test_relabel_of_an_environment_that_tells_no_goal_is_refused(house, monkeypatch):
+    monkeypatch.delattr(WorkspaceEnvironment, "task_reached")
+    with pytest.raises(ConfigError, match=r"environment workspace: tells no task .*task_reached"):
+        called(relabel, *common(house), *episodes(house), "--curated", house / "curated", "--out", house / "none")
+
+
+def test_a_world_that_breaks_down_is_named_and_nothing_is_made_of_the_rest(house, monkeypatch):
+    def broken(self, tool, args):
+        raise RuntimeError("no world")
+
+    words, curated = common(house), ["--curated", house / "curated"]
+    monkeypatch.setattr(WorkspaceEnvironment, "step", broken)
+    for module, more in ((search, ["--budget", 800]), (explore, ["--epsilon", 0.5])):
+        with pytest.raises(DataError, match=r"\d+ of \d+ episodes have no score, \d+ of them by RuntimeError.*no world"):
+            called(module, *words, *curated, *more, "--out", house / f"broken-{module.__name__}")
 
 
 def test_replay_adds_earlier_groups_for_a_learner_that_corrects(house):

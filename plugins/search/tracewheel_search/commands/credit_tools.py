@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import (
     add_episodes,
     add_profile,
@@ -66,7 +66,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("mean", f"{result['mean']:.3f}"),
     ]
     files = f"--trajectories {options.trajectories} --scores {options.out}/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = f"tracewheel stage update {profile_words(options)} {files} --state {options.state} --reference DIR --out DIR"
     return Card(f"Scores in {options.out}", rows, next=[command])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import add_episodes, add_profile, episodes, profile_and_policy
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         f"Credit of turns in {result['out']}",
         rows,
         next=[
-            f"tracewheel stage update {options.config} --trajectories {options.trajectories} --scores "
+            f"tracewheel stage update {profile_words(options)} --trajectories {options.trajectories} --scores "
             f"{options.out}/scores.parquet --set learner.credit.kind=turn{discount} --state DIR --reference DIR --out DIR"
         ],
     )

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracewheel import profile_of, profile_options
+
 if TYPE_CHECKING:
     from tracewheel import PolicyRef, RetrainConfig, Score, Task, Trajectory
 
@@ -30,10 +32,8 @@ def positive(text: str) -> float:
 
 
 def add_profile(parser: ArgumentParser) -> None:
-    """The profile, the policy, and the curated tasks."""
-    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
-    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    """The profile and the policy."""
+    profile_options(parser)
     parser.add_argument("--state", required=True, metavar="DIR", help="the policy: output of warm-start or an update")
 
 
@@ -66,11 +66,9 @@ def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
         ConfigError: the profile is invalid.
         DataError: the folder holds no policy.
     """
-    from tracewheel import folder_of, policy_of, prepare_environment, resolve_config
+    config = profile_of(options, "policy.base")
+    from tracewheel import folder_of, policy_of
 
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    config.require("policy.base")
-    prepare_environment(None, debug=options.debug)
     return config, policy_of(folder_of(options.state, "--state"), config.policy.base)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import (
     add_episodes,
     add_profile,
@@ -34,17 +34,18 @@ def run(options: Namespace) -> dict[str, Any]:
     Raises:
         DataError: files do not belong together.
         LeakError: an episode is of no training task.
-        ConfigError: the episodes are programs of their own.
+        ConfigError: the episodes are programs of their own, or the environment is no `GoalFinder`.
     """
     config, policy = profile_and_policy(options)
     from tracewheel import RolloutSections, ScoreSections, curated_folder, load_tasks, produce_whole, stage_shown
     from tracewheel_search.continuing import Player
-    from tracewheel_search.hindsight import never_trained_on, relabelled
+    from tracewheel_search.hindsight import check_finder, never_trained_on, relabelled
 
     curated = curated_folder(options)
     trajectories, scores = episodes(options)
     tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
     check_training(trajectories, tasks, options.trajectories)
+    check_finder(sorted({tasks[each.task_id].environment for each in trajectories}))
     player, rubric, taken = Player(RolloutSections.of(config), policy, 16), ScoreSections.of(config), never_trained_on(curated)
     with stage_shown("relabel", None):
         figures = produce_whole(
@@ -64,7 +65,8 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     ]
     files = f"--trajectories {options.out}/trajectories.parquet --scores {options.out}/scores.parquet"
     weighed = '--set "learner.off_policy={proximal: recompute, correction: truncate}" --set learner.kind=rejection_sampling'
-    command = f"tracewheel stage update {options.config} {files} {weighed} --state {options.state} --reference DIR --out DIR"
+    words = f"{profile_words(options)} {files} {weighed}"
+    command = f"tracewheel stage update {words} --state {options.state} --reference DIR --out DIR"
     return Card(f"Hindsight in {options.out}", rows, next=[command])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import (
     add_episodes,
     add_profile,
@@ -72,7 +72,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("of other policies", f"{result['unknown']}"),
     ]
     files = f"--trajectories {options.out}/trajectories.parquet --scores {options.out}/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = f"tracewheel stage update {profile_words(options)} {files} --state {options.state} --reference DIR --out DIR"
     return Card(f"Replay in {options.out}", rows, next=[command])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import add_profile, add_tasks, count, positive, profile_and_policy, training_tasks
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def run(options: Namespace) -> dict[str, Any]:
     """Search, and write the pairs.
 
     Raises:
-        DataError: the folder holds another search, the budget is too small, or the world does not repeat its replies.
+        DataError: the folder holds another search, the budget is too small, most episodes have no score, or the world does not
+            repeat its replies.
     """
     config, policy = profile_and_policy(options)
     from tracewheel import DataError, RolloutSections, digest_of, stage_shown
@@ -70,12 +71,13 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     rows = [
         ("sampled tokens", f"{result['sampled_tokens']:,} of {result['budget']:,}"),
         ("simulations", f"{result['simulations']:,} on {result['tasks']} tasks"),
+        ("without a score", f"{result['unscored']}"),
         ("tasks with a success", f"{result['solved']}"),
         ("mean value", "-" if value is None else f"{value:.2f}"),
         ("pairs", f"{pairs['pairs']} on {pairs['tasks_with_pairs']} tasks"),
     ]
     files = f"--trajectories {options.out}/pairs/trajectories.parquet --scores {options.out}/pairs/scores.parquet"
-    command = f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    command = f"tracewheel stage update {profile_words(options)} {files} --state {options.state} --reference DIR --out DIR"
     title = f"Tree search in {result['out']}"
     if not pairs["pairs"]:
         return Card(title, rows, look_at="no two turns at one place differ enough in value: nothing to learn", tone="warning")

@@ -83,7 +83,8 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     again = [
         f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --state {result['state']} --out evaluation"
     ]
-    return Card(f"Self-reward: {result['verdict']}", figures, [Grid(headings, rows)], result["says"], tone, again)
+    says = f"a guard stopped it in round {len(rows)}: the policy before is kept" if result["stopped"] else result["says"]
+    return Card(f"Self-reward: {result['verdict']}", figures, [Grid(headings, rows)], says, tone, again)
 
 
 COMMAND = Command(
