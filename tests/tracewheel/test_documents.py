@@ -1,11 +1,13 @@
 """README, AGENTS.md and the pages of docs/ and of the wheels name what exists: paths, commands, exit codes."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from flows.commands.command import own_commands
+from flows.cli import build_parser
+from flows.commands.command import find_commands, own_commands
 from flows.commands.moved import WHEELS
 from flows.reference import reference
 
@@ -71,6 +73,18 @@ def test_named_commands_exist(page):
     groups = {name.split()[0] for name in names if " " in name}
     for first, second in re.findall(r"(?:^|`|/)tracewheel ([a-z][\w-]+)(?: ([a-z][\w-]*))?", page.read_text(), re.MULTILINE):
         assert (f"{first} {second}" if first in groups and second else first) in names | groups
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_code_blocks_are_complete(page):
+    """They parse as they stand, options that a command cannot do without included."""
+    names = {command.name.split()[0] for command in find_commands()}
+    blocks = re.findall(r"```\w*\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    typed = [found[1] for line in lines if (found := re.match(r"\s*(?:\S+/)?tracewheel ([^>]*)", line))]
+    for words in (shlex.split(each, comments=True) for each in typed):
+        if words[0] in names:  # those of wheels may not be installed
+            build_parser(words[0]).parse_args(words)
 
 
 def test_the_readmes_python_runs():

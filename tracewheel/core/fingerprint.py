@@ -156,7 +156,7 @@ def _own_source(module: str) -> Path | None:
         return None
     try:
         spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
+    except Exception:  # it imports the packages above, which may raise anything, as where an optional part is not installed
         return None
     path = Path(spec.origin).resolve() if spec and spec.origin and spec.has_location else None
     return path if path is not None and path.suffix == ".py" else None

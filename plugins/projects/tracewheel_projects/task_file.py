@@ -50,7 +50,9 @@ def task_lines(source: TaskSource) -> tuple[list[str], dict[str, Any]]:
 def _tasks(environment: Environment, source: TaskSource) -> list[Task]:
     if source.path is None:
         if not isinstance(environment, TaskMaker):
-            raise ConfigError(f"environment '{environment.kind}' generates no tasks: it needs make_tasks(n, seed)")
+            raise ConfigError(
+                f"environment '{environment.kind}' generates no tasks: it needs make_tasks(n, seed), families and tiers"
+            )
         return environment.make_tasks(source.n, source.seed)
     load = getattr(environment, "tasks_from", None)
     if not callable(load):

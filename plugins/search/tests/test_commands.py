@@ -1,5 +1,6 @@
 """The commands one after the other on a small curated folder, as a user calls them."""
 
+import shlex
 from argparse import ArgumentParser
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from tracewheel import (
     score,
     write_records,
 )
+from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel_search.commands import credit_tools, credit_turns, explore, relabel, replay, search, train_process_model
 
 CORRECTION = ["--set", "learner.off_policy={proximal: recompute, correction: truncate, max_staleness: 4}"]
@@ -36,7 +38,9 @@ def called(module, *words):
     parser.add_argument("--debug", action="store_true")
     options = parser.parse_args([str(word) for word in words])
     result = module.COMMAND.run(options)
-    assert module.COMMAND.card(options, result).title
+    card = module.COMMAND.card(options, result)
+    assert card.title and all(each.startswith("tracewheel ") for each in card.next)
+    assert all(shlex.quote(setting) in each for each in card.next for setting in options.overrides)  # what follows needs them
     return result
 
 
@@ -168,6 +172,23 @@ def test_relabel_adds_the_successes_of_other_tasks(house, config):
     replayable = ["--earlier", out / "trajectories.parquet", out / "scores.parquet", "--out", house / "both"]
     called(replay, *common(house), *scored(house), *replayable, *CORRECTION)
     assert (house / "both" / "variants.parquet").read_bytes() == (out / "variants.parquet").read_bytes()
+
+
+def test_relabel_of_an_environment_that_tells_no_goal_is_refused(house, monkeypatch):
+    monkeypatch.delattr(WorkspaceEnvironment, "task_reached")
+    with pytest.raises(ConfigError, match=r"environment workspace: tells no task .*task_reached"):
+        called(relabel, *common(house), *episodes(house), "--curated", house / "curated", "--out", house / "none")
+
+
+def test_a_world_that_breaks_down_is_named_and_nothing_is_made_of_the_rest(house, monkeypatch):
+    def broken(self, tool, args):
+        raise RuntimeError("no world")
+
+    words, curated = common(house), ["--curated", house / "curated"]
+    monkeypatch.setattr(WorkspaceEnvironment, "step", broken)
+    for module, more in ((search, ["--budget", 800]), (explore, ["--epsilon", 0.5])):
+        with pytest.raises(DataError, match=r"\d+ of \d+ episodes have no score, \d+ of them by RuntimeError.*no world"):
+            called(module, *words, *curated, *more, "--out", house / f"broken-{module.__name__}")
 
 
 def test_replay_adds_earlier_groups_for_a_learner_that_corrects(house):

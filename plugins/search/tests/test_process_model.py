@@ -1,6 +1,7 @@
 """Step values of a policy that is known, the model against scikit-learn, calibration by hand, and credit that sums up."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -142,6 +143,13 @@ def test_calibration_by_hand():
     assert figures["ece"] == 0.0 and figures["by_turn"]["0"]["steps"] == 1
 
 
+def held_out(steps):
+    """The tasks that `train` tests on with seed 0."""
+    names = sorted(set(steps.tasks))
+    order = np.random.default_rng(0).permutation(len(names))
+    return {names[place] for place in order[round(0.6 * len(names)) :]}
+
+
 def test_a_model_is_tested_on_other_tasks_and_comes_back_from_its_file(tmp_path):
     rng = np.random.default_rng(1)
     names = [f"k{number // 6}" for number in range(120)]
@@ -157,6 +165,9 @@ def test_a_model_is_tested_on_other_tasks_and_comes_back_from_its_file(tmp_path)
     assert np.array_equal(again.values(features), model.values(features))
     with pytest.raises(DataError, match="a process model of 4 features, and the policy gives 5"):
         again.values(np.zeros((1, 5)))
+    lost = replace(steps, successes=np.where([name in held_out(steps) for name in names], 0.0, steps.successes))
+    with pytest.raises(DataError, match="all tries of 8 tasks ended alike: nothing to test a value by"):
+        train(lost, 0)
     with pytest.raises(DataError, match="at least 4 are needed"):
         train(steps.take(np.array([name in ("k0", "k1") for name in names])), 0)
     (tmp_path / "process_model.json").write_text("{}")

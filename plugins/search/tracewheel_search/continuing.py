@@ -9,7 +9,7 @@ refused.
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -275,6 +275,24 @@ def _check(branch: Branch, played: Trajectory) -> None:
         raise DataError(
             f"environment '{branch.task.environment}': episode {parent.id}, played again, was answered otherwise before turn "
             f"{branch.kept + 1}; search needs an environment that repeats its replies"
+        )
+
+
+def check_scored(causes: Sequence[str], episodes: int) -> None:
+    """Check that at least half of the episodes have a score.
+
+    Args:
+        causes: Why each of the others has none.
+        episodes: How many there are.
+
+    Raises:
+        DataError: too many have none.
+    """
+    if 2 * len(causes) > episodes:
+        (cause, most), *_ = Counter(causes).most_common(1)
+        raise DataError(
+            f"{len(causes)} of {episodes} episodes have no score, {most} of them by {cause}. What is left says too little: "
+            "see whose fault a failure is in docs/your-environment.md"
         )
 
 

@@ -34,7 +34,7 @@ from tracewheel import (
     write_json,
     write_records,
 )
-from tracewheel_search.continuing import EngineInFront, branch_seed
+from tracewheel_search.continuing import FAILED, EngineInFront, branch_seed, check_scored
 from tracewheel_search.pairs import TRAJECTORIES
 
 MOST = 0.5  # of the turns may be begun by force
@@ -158,6 +158,7 @@ def explore(
 
     Raises:
         ConfigError: the profile's episodes are programs of their own (`rollout.harness`).
+        DataError: most episodes have failed.
     """
     if config.rollout.harness is not None:
         raise ConfigError("rollout.harness: the turns of a program are its own; explore without it")
@@ -178,6 +179,7 @@ def explore(
             pool.begin(number, spec)
         while pool.open:
             found.update(pool.step())
+    check_scored([each.detail for each in found.values() if each.stop_reason == FAILED], len(found))
     played = [with_forced(found[number], heads.taken) for number, heads in enumerate(forced)]
     out.mkdir(parents=True, exist_ok=True)
     write_records(out / TRAJECTORIES, played, Trajectory)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tracewheel import (
+    ConfigError,
     GoalFinder,
     Score,
     ScoreSections,
@@ -37,6 +38,19 @@ OUTSIDE = ("validation", "held_out", "harder", "reserve")  # splits whose tasks 
 def never_trained_on(curated: Path) -> set[str]:
     """The fingerprints of a curated folder's tasks outside the training split."""
     return {task.fingerprint for split in OUTSIDE for task in load_tasks(curated, split)}
+
+
+def check_finder(environments: Collection[str]) -> None:
+    """Check that one of these environments, as tasks name them, can say which task a final state solves.
+
+    Raises:
+        ConfigError: none can.
+    """
+    for kind in environments:
+        with open_environment(kind) as environment:
+            if isinstance(environment, GoalFinder):
+                return
+    raise ConfigError(f"environment {', '.join(environments)}: tells no task that a final state solves (task_reached)")
 
 
 def task_solved(trajectory: Trajectory, task: Task, taken: Collection[str]) -> Task | None:

@@ -185,7 +185,7 @@ def train(steps: Steps, seed: int) -> tuple[ProcessModel, dict[str, Any]]:
     The penalty is chosen on the 60% alone.
 
     Raises:
-        DataError: there are too few tasks, or their tries all ended alike.
+        DataError: there are too few tasks, or all tries of those fitted or of those tested ended alike.
     """
     names = sorted(set(steps.tasks))
     if len(names) < FEWEST_TASKS:
@@ -196,8 +196,10 @@ def train(steps: Steps, seed: int) -> tuple[ProcessModel, dict[str, Any]]:
     fitted = {names[place] for place in order[: round(0.6 * len(names))]}
     inside = np.array([task in fitted for task in steps.tasks])
     known, held = steps.take(inside), steps.take(~inside)
-    if not 0 < known.successes.sum() < known.tried.sum():
-        raise DataError("all tries ended alike: there is nothing to learn a value from; give harder or easier tasks")
+    for part, use in ((known, "learn a value from"), (held, "test a value by")):
+        if not 0 < part.successes.sum() < part.tried.sum():
+            tasks = len(set(part.tasks))
+            raise DataError(f"all tries of {tasks} tasks ended alike: nothing to {use}; give more, harder or easier tasks")
     penalty = chosen_penalty(known, seed)
     figures = {"penalty": penalty} | tested(fit(known.features, known.successes, known.tried, penalty), known, held)
     return fit(steps.features, steps.successes, steps.tried, penalty), figures

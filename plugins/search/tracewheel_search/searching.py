@@ -31,7 +31,7 @@ from tracewheel import (
     write_json,
     write_records,
 )
-from tracewheel_search.continuing import Branch, Player, branch_seed, new_tokens, sampled_turns, within
+from tracewheel_search.continuing import Branch, Player, branch_seed, check_scored, new_tokens, sampled_turns, within
 from tracewheel_search.tree import Node, Tree
 
 WAVES, ABOUT_FILE = "waves", "search.json"
@@ -86,7 +86,7 @@ class Search:
         self.trajectories: dict[str, Trajectory] = {}
         self.tokens = 0
         self.simulations = dict.fromkeys(self._tasks, 0)
-        self._waves = 0
+        self._waves, self._unscored = 0, list[str]()
         self._claim(out)
 
     def _claim(self, out: Path) -> None:
@@ -108,11 +108,15 @@ class Search:
         """Search until the budget is spent or every tree is sampled out; returns the figures.
 
         `progress` is told the tokens sampled and the budget after each wave.
+
+        Raises:
+            DataError: most simulations have no score, or the world answered otherwise than before.
         """
         while planned := self._plan():
             self._wave(planned)
             if progress:
                 progress(self.tokens, self._settings.budget)
+        check_scored(self._unscored, sum(self.simulations.values()))
         return self.figures()
 
     def _plan(self) -> list[tuple[Node, Branch]]:
@@ -163,6 +167,7 @@ class Search:
             left = [number for number, trajectory in enumerate(played) if self._is_left(trajectory)]
             for number, value in zip(left, self._critic([played[number] for number in left]), strict=True):
                 found[number] = value
+        self._unscored += [item.detail for item, value in zip(scores, found, strict=True) if value is None]
         return found
 
     def figures(self) -> dict[str, Any]:
@@ -174,6 +179,7 @@ class Search:
             "sampled_tokens": self.tokens,
             "budget": self._settings.budget,
             "waves": self._waves,
+            "unscored": len(self._unscored),
             "nodes": sum(1 for tree in self.trees.values() for _ in tree.nodes()),
             "mean_value": sum(root.value for root in roots) / len(roots) if roots else None,
             "solved": sum(_is_solved(root) for root in roots),

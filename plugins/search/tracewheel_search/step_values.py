@@ -25,7 +25,7 @@ from tracewheel import (
     wilson_interval,
     write_records,
 )
-from tracewheel_search.continuing import Branch, Player, branch_seed, new_tokens, sampled_turns, within
+from tracewheel_search.continuing import Branch, Player, branch_seed, check_scored, new_tokens, sampled_turns, within
 from tracewheel_search.pairs import SCORES, TRAJECTORIES
 
 BATCH = 128  # continuations played at once
@@ -134,6 +134,7 @@ def _continue(
             branches.append((key, Branch(start.task, number, seed, start.parent, start.kept)))
     found: dict[tuple[str, tuple[int, ...]], tuple[float, int]] = {}
     spent = played = 0
+    unscored: list[str] = []
     batch = max(1, BATCH // settings.continuations) * settings.continuations
     while played < len(branches):
         some = branches[played : played + batch]
@@ -147,6 +148,8 @@ def _continue(
             good, tried = found.get(key, (0.0, 0))
             found[key] = (good + success_of(item), tried + 1) if item.total is not None else (good, tried)
         played += len(some)
+        unscored += [item.detail for item in scores if item.total is None]
+        check_scored(unscored, played)
         if progress:
             progress(played, len(branches))
     left = len(starts) - len(found)

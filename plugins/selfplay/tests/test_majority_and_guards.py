@@ -28,6 +28,15 @@ def test_answers_are_compared_without_their_spaces():
     assert [one.total for one in Majority(MajorityArgs(of="answer")).verify_group(TASK, episodes)] == [1, 1, 0]
 
 
+def test_an_episode_without_an_answer_has_no_vote_and_is_not_right():
+    """As where episodes end with a call: nothing was said, and nothing that was said is alike."""
+    judge = Majority(MajorityArgs(of="answer"))
+    assert all(isinstance(one, NoMajority) for one in judge.verify_group(TASK, [episode({"n": n}, "") for n in range(4)]))
+    said = [episode({}, text) for text in ("", "5", "5", "5", " ")]
+    verdicts = judge.verify_group(TASK, said)
+    assert [one.total for one in verdicts] == [0, 1, 1, 1, 0] and verdicts[0].parts == {"share": pytest.approx(3 / 5)}
+
+
 @pytest.mark.parametrize(("ends", "least"), [("a", 0.0), ("aa", 0.0), ("abc", 0.0), ("aabb", 0.0), ("aab", 0.7), ("abcd", 0.5)])
 def test_a_divided_group_is_unscored_and_not_zero(ends, least):
     with pytest.raises(NoMajority):

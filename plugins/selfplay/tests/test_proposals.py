@@ -39,8 +39,14 @@ def test_what_is_not_of_the_language_is_an_observation(desk, change):
 
 
 def test_an_environment_without_a_generator_is_refused():
-    with pytest.raises(ConfigError, match="generates no tasks"):
-        maker_of("examples.form_environment:Form" if give("examples.form_environment:Form") else "")
+    with pytest.raises(ConfigError, match="a generator needs make_tasks, families, tiers"):
+        maker_of(give("examples.form_environment:Form"))
+
+
+def test_a_generator_is_told_what_it_lacks(monkeypatch):
+    monkeypatch.setattr("examples.form_environment.Form.make_tasks", lambda self, n, seed: [], raising=False)
+    with pytest.raises(ConfigError, match="a generator needs families, tiers$"):
+        maker_of(give("examples.form_environment:Form"))
 
 
 def test_the_same_proposal_is_the_same_task():

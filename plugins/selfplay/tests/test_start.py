@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tracewheel import ConfigError, DataError, load_config, make_environment
+from tracewheel.core.out_folder import check_out_folder
 from tracewheel_selfplay import rounds
 from tracewheel_selfplay.commands import self_play, self_reward
 
@@ -59,6 +60,20 @@ def test_nothing_is_deleted(called, module, words, error, says):
 def test_numbers_that_make_no_sense(called, module, words, error, says):
     with pytest.raises(error, match=says):
         called(module, *words)
+
+
+@pytest.mark.parametrize("module", [self_play, self_reward])
+def test_what_a_kill_leaves_is_replaced_by_the_same_command(called, module, tmp_path, monkeypatch):
+    def killed(*_, **more):
+        (tmp_path / "again" / "rounds" / "001").mkdir(parents=True)
+        (tmp_path / "again" / "rounds" / "001" / "trajectories.parquet").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tracewheel_selfplay.self_play.SelfPlay.__init__", killed)
+    monkeypatch.setattr("tracewheel_selfplay.self_reward.self_reward", killed)
+    with pytest.raises(KeyboardInterrupt):
+        called(module, *(["--at-random"] if module is self_play else []), "--out", tmp_path / "again")
+    check_out_folder(tmp_path / "again", module.COMMAND.writes, module.COMMAND.name)
 
 
 def test_the_gate_is_the_profiles(monkeypatch, tmp_path):

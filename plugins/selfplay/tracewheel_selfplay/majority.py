@@ -26,7 +26,7 @@ class MajorityArgs(Strict):
 
 
 class Majority:
-    """1 for the episodes that end as the largest part of their group, 0 for the others.
+    """1 for the episodes that end as the largest part of their group, 0 for the others. One without an answer has no vote.
 
     >>> vote(["a", "b", "a"], least=0.5)
     ('a', 0.6666666666666666)
@@ -56,19 +56,20 @@ class Majority:
 
 
 def end_of(episode: Episode, of: str) -> str:
-    """What is compared of an episode, as text."""
+    """What is compared of an episode, as text; "" of one without an answer."""
     return canonical_json(episode.final_state) if of == "state" else " ".join(episode.final_text.split())
 
 
 def vote(ends: Sequence[str], least: float) -> tuple[str, float]:
-    """The most frequent end and its share.
+    """The most frequent end, and the share of the group that has it; "" is no vote.
 
     Raises:
-        NoMajority: there are fewer than three, two are equally frequent, or the share is below `least`.
+        NoMajority: fewer than three vote, two ends are equally frequent, or the share is below `least`.
     """
-    if len(ends) < FEWEST:
-        raise NoMajority(f"no majority: the group has {len(ends)} of at least {FEWEST} episodes")
-    (end, count), *others = Counter(ends).most_common()
+    votes = Counter(filter(None, ends))
+    if votes.total() < FEWEST:
+        raise NoMajority(f"no majority: the group has {votes.total()} of at least {FEWEST} episodes with an end")
+    (end, count), *others = votes.most_common()
     share = count / len(ends)
     if share < least or (others and others[0][1] == count):
         raise NoMajority(f"no majority: {count} of {len(ends)} episodes of the group end alike")

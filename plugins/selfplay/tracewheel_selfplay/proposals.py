@@ -95,7 +95,8 @@ def maker_of(environment: str) -> TaskMaker:
     """
     made: Environment = make_environment(environment)
     if not isinstance(made, TaskMaker):
-        raise ConfigError(f"environment {environment}: it generates no tasks, so that none can be proposed (make_tasks)")
+        lacks = ", ".join(name for name in ("make_tasks", "families", "tiers") if not hasattr(made, name))
+        raise ConfigError(f"environment {environment}: no task of it can be proposed: a generator needs {lacks}")
     return made
 
 

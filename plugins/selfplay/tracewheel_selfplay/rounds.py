@@ -24,9 +24,11 @@ from tracewheel import (
     roll_out,
     score,
     update,
+    write_json,
 )
 from tracewheel import Trajectory as Trajectory
 
+BEGUN_FILE = "begun.json"
 TRAJECTORIES, SCORES = "trajectories.parquet", "scores.parquet"
 
 
@@ -35,6 +37,11 @@ def new(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
+
+
+def begin(config: RetrainConfig, out: Path) -> None:
+    """Empty the folder of a command. What a kill leaves in it has this mark, and the same command replaces it."""
+    write_json(new(out) / BEGUN_FILE, {"profile": config.name})
 
 
 def check_start(config: RetrainConfig, out: Path, *inputs: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tracewheel.core import fingerprint
-from tracewheel.core.fingerprint import code_parts, code_version, own_modules, package_versions
+from tracewheel.core.fingerprint import UNKNOWN, code_parts, code_version, own_code, own_modules, package_versions
 
 
 @pytest.fixture
@@ -132,6 +132,16 @@ def test_a_plugin_changes_the_code_version(package, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("class Verifier: x = 1\n")
     fingerprint._parts_of.cache_clear()
     assert len({plain, with_plugin, code_version("tracewheel.stage", plugins=("mine",))}) == 3
+
+
+def test_a_package_that_raises_when_it_is_imported_ends_nothing(tmp_path, monkeypatch):
+    """An optional part of a library says so with an error of its own; only modules within it look for it by an import."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "world_of_mine.py").write_text("def film():\n    from library_of_others.film import save\n")
+    (tmp_path / "library_of_others" / "film").mkdir(parents=True)
+    (tmp_path / "library_of_others" / "__init__.py").write_text("")
+    (tmp_path / "library_of_others" / "film" / "__init__.py").write_text("raise RuntimeError('moviepy is not installed')\n")
+    assert own_code("world_of_mine:World") not in ("", UNKNOWN)
 
 
 def test_only_plugins_have_modules():

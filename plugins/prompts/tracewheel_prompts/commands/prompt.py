@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, DataError, Writes
+from tracewheel import Command, DataError, Writes, profile_options
 
 if TYPE_CHECKING:
     from tracewheel import Card, RetrainConfig
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
+    profile_options(parser)
     parser.add_argument("settings", metavar="SETTINGS", help="YAML: reflection, budgets, parts")
     parser.add_argument("--curated", required=True, metavar="DIR", help="output of curate")
     parser.add_argument(
@@ -26,8 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--baseline", action="store_true", help="the policy is the model behind the profile's baseline instead")
     parser.add_argument("--register", action="store_true", help="register the prompt with MLflow")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
-    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it exists")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import add_curated, add_profile, add_schedule, profile_and_policy, training_tasks
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         ("sampled tokens", f"{result['generated_tokens']:,}, and {result['forced_tokens']:,} forced"),
     ]
     files = f"--curated {options.curated} --trajectories {options.out}/trajectories.parquet"
-    return Card(f"Exploration in {options.out}", rows, next=[f"tracewheel stage score {options.config} {files} --out DIR"])
+    return Card(
+        f"Exploration in {options.out}", rows, next=[f"tracewheel stage score {profile_words(options)} {files} --out DIR"]
+    )
 
 
 COMMAND = Command(

@@ -6,6 +6,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracewheel import profile_of, profile_options, profile_words
+
 if TYPE_CHECKING:
     from tracewheel import PolicyRef, RetrainConfig, Score, Task, Trajectory
 
@@ -30,9 +32,7 @@ def positive(text: str) -> float:
 
 def add_profile(parser: ArgumentParser) -> None:
     """The profile and the policy."""
-    parser.add_argument("config", metavar="CONFIG", help="YAML profile")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
-    parser.add_argument("--run-dir", metavar="DIR", help="where everything goes, instead of the profile's work_dir")
+    profile_options(parser)
     parser.add_argument("--state", required=True, metavar="DIR", help="the policy: output of warm-start or an update")
 
 
@@ -66,7 +66,7 @@ def add_schedule(parser: ArgumentParser, name: str, meaning: str) -> None:
 def update_on(options: Namespace, trajectories: str, scores: str, settings: str = "") -> str:
     """The command that updates the policy on some episodes."""
     files = f"--curated {options.curated} --trajectories {trajectories} --scores {scores}{settings}"
-    return f"tracewheel stage update {options.config} {files} --state {options.state} --reference DIR --out DIR"
+    return f"tracewheel stage update {profile_words(options)} {files} --state {options.state} --reference DIR --out DIR"
 
 
 def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
@@ -76,11 +76,9 @@ def profile_and_policy(options: Namespace) -> tuple[RetrainConfig, PolicyRef]:
         ConfigError: the profile is invalid.
         DataError: the folder holds no policy.
     """
-    from tracewheel import folder_of, policy_of, prepare_environment, resolve_config
+    config = profile_of(options, "policy.base")
+    from tracewheel import folder_of, policy_of
 
-    config = resolve_config(options.config, options.overrides, options.run_dir)
-    config.require("policy.base")
-    prepare_environment(None, debug=options.debug)
     return config, policy_of(folder_of(options.state, "--state"), config.policy.base)
 
 

@@ -33,16 +33,17 @@ def run(options: Namespace) -> dict[str, Any]:
     Raises:
         DataError: files do not belong together.
         LeakError: an episode is of no training task.
-        ConfigError: the episodes are programs of their own.
+        ConfigError: the episodes are programs of their own, or the environment is no `GoalFinder`.
     """
     config, policy = profile_and_policy(options)
     from tracewheel import RolloutSections, ScoreSections, curated_folder, load_tasks, produce_whole, stage_shown
     from tracewheel_search.continuing import Player
-    from tracewheel_search.hindsight import never_trained_on, relabelled
+    from tracewheel_search.hindsight import check_finder, never_trained_on, relabelled
 
     curated = curated_folder(options)
     trajectories, scores = episodes(options)
     tasks = as_played(load_tasks(curated, "train"), Path(options.trajectories))
+    check_finder(sorted({tasks[each.task_id].environment for each in trajectories}))
     player, rubric, taken = Player(RolloutSections.of(config), policy, 16), ScoreSections.of(config), never_trained_on(curated)
     with stage_shown("relabel", None):
         figures = produce_whole(

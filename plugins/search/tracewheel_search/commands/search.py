@@ -42,7 +42,8 @@ def run(options: Namespace) -> dict[str, Any]:
     """Search, and write the pairs.
 
     Raises:
-        DataError: the folder holds another search, the budget is too small, or the world does not repeat its replies.
+        DataError: the folder holds another search, the budget is too small, most episodes have no score, or the world does not
+            repeat its replies.
     """
     config, policy = profile_and_policy(options)
     from tracewheel import DataError, RolloutSections, digest_of, stage_shown
@@ -80,6 +81,7 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     rows = [
         ("sampled tokens", f"{result['sampled_tokens']:,} of {result['budget']:,}"),
         ("simulations", f"{result['simulations']:,} on {result['tasks']} tasks"),
+        ("without a score", f"{result['unscored']}"),
         ("tasks with a success", f"{result['solved']}"),
         ("mean value", "-" if value is None else f"{value:.2f}"),
         ("pairs", f"{pairs['pairs']} on {pairs['tasks_with_pairs']} tasks"),

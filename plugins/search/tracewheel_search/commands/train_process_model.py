@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracewheel import Command, Writes
+from tracewheel import Command, Writes, profile_words
 from tracewheel_search.commands.options import (
     add_budget,
     add_episodes,
@@ -86,7 +86,8 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
         for turn, each in test["by_turn"].items()
     ]
     grid = Grid(("after turns", "steps", "success", "Brier", "ECE"), by_turn)
-    following = f"tracewheel credit-turns {options.config} --model {options.out}"
+    files = f"--state {options.state} --trajectories {options.trajectories} --scores {options.scores}"
+    following = f"tracewheel credit-turns {profile_words(options)} {files} --model {options.out} --out DIR"
     return Card(f"Process model in {result['out']}", rows, [grid], next=[following])
 
 

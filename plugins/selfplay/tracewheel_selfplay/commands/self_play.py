@@ -40,7 +40,7 @@ def run(options: Namespace) -> dict[str, Any]:
     config = profile_of(options, "policy.base", "environment.kind")
     from tracewheel import curated_folder, folder_of, resolve_config, write_json
     from tracewheel_selfplay.proposals import maker_of
-    from tracewheel_selfplay.rounds import check_start, judge, new
+    from tracewheel_selfplay.rounds import begin, check_start, judge
     from tracewheel_selfplay.self_play import SelfPlay, taught_to_propose
 
     if options.at_random and options.challenger:
@@ -52,7 +52,7 @@ def run(options: Namespace) -> dict[str, Any]:
     proposer = folder_of(options.challenger, "--challenger") if options.challenger else None
     maker_of(config.environment.spec)
     check_start(config, out, curated, start, *([proposer] if proposer else []))
-    new(out)
+    begin(config, out)
     if proposer is None and not options.at_random:
         proposer = taught_to_propose(its, config.environment.spec, out / "taught")
     found = SelfPlay(config, curated, out / "rounds", proposer, its).run(start, options.tokens)
@@ -96,5 +96,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes((RESULT_FILE,), ("rounds/*", "held_out/*", "taught/*")),
+    Writes(("begun.json",), (RESULT_FILE, "rounds/*", "held_out/*", "taught/*")),
 )

@@ -40,7 +40,7 @@ def run(options: Namespace) -> dict[str, Any]:
     config = profile_of(options, "policy.base")
     from tracewheel import curated_folder, folder_of, resolve_config, write_json
     from tracewheel_selfplay.guards import Limits, check_groups
-    from tracewheel_selfplay.rounds import check_start, judge, new
+    from tracewheel_selfplay.rounds import begin, check_start, judge
     from tracewheel_selfplay.self_reward import self_reward
 
     if options.labels < 1:
@@ -51,7 +51,7 @@ def run(options: Namespace) -> dict[str, Any]:
     limits = None if options.unguarded else Limits()
     check_groups(config.rollout.group_size, options.labels, limits)
     check_start(config, out, curated, start)
-    new(out)
+    begin(config, out)
     found = self_reward(config, reward, curated, start, out / "rounds", labels=options.labels, limits=limits)
     verdict = judge(config, {"start": start, "self-reward": Path(found["state"])}, curated, out / "held_out")
     result = {"out": options.out, **found, **verdict}
@@ -83,7 +83,8 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     again = [
         f"tracewheel evaluate {profile_words(options)} --curated {options.curated} --state {result['state']} --out evaluation"
     ]
-    return Card(f"Self-reward: {result['verdict']}", figures, [Grid(headings, rows)], result["says"], tone, again)
+    says = f"a guard stopped it in round {len(rows)}: the policy before is kept" if result["stopped"] else result["says"]
+    return Card(f"Self-reward: {result['verdict']}", figures, [Grid(headings, rows)], says, tone, again)
 
 
 COMMAND = Command(
@@ -92,5 +93,5 @@ COMMAND = Command(
     options,
     run,
     card,
-    Writes((RESULT_FILE,), ("rounds/*", "held_out/*")),
+    Writes(("begun.json",), (RESULT_FILE, "rounds/*", "held_out/*")),
 )
