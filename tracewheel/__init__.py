@@ -47,6 +47,7 @@ PUBLIC = {
         "CurateSections",
         "EndpointConfig",
         "EvaluateSections",
+        "IngestConfig",
         "PolicyConfig",
         "RetrainConfig",
         "RolloutSections",
@@ -56,6 +57,7 @@ PUBLIC = {
         "WarmStartSections",
         "WorkerSections",
         "load_config",
+        "load_ingest_config",
     ),
     "tracewheel.config.base": ("Count", "Positive", "Strict"),
     "tracewheel.core.box_calls": ("seccomp_program",),
@@ -267,6 +269,7 @@ PUBLIC = {
         "text_field",
     ),
     "tracewheel.traces.readers.openai": ("openai_messages",),
+    "tracewheel.traces.readers.reading": ("records_of",),
     "tracewheel.traces.readers.plugins": ("TraceReader",),
     "tracewheel.traces.readers.reader": (
         "Part",
