@@ -131,6 +131,7 @@ PUBLIC = {
     ),
     "tracewheel.curation.curate": ("curate",),
     "tracewheel.curation.curated_folder": ("load_tasks",),
+    "tracewheel.curation.filters": ("Filter",),
     "tracewheel.curation.probes": ("logged_solutions", "probe_task"),
     "tracewheel.curation.replayed_traces": ("replayed_rows",),
     "tracewheel.dashboard.duck": ("select",),

@@ -72,10 +72,6 @@ RESULTS = {
         "champion": None, "note": "no champion yet",
     },
     "deploy": {"deployment": "retrain/tiny"},
-    "data record": {
-        "out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec",
-        "outcomes": {"success": 0, "failure": 0, "unknown": 100},
-    },
     "champion approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
     },
