@@ -61,7 +61,7 @@ PUBLIC = {
     ),
     "tracewheel.config.base": ("Count", "Positive", "Strict"),
     "tracewheel.core.box_calls": ("seccomp_program",),
-    "tracewheel.core.box_folders": ("bound_folders", "hidden_folders", "masked_files"),
+    "tracewheel.core.box_folders": ("hidden_folders", "system_view"),
     "tracewheel.core.differences": ("setting_differences", "value_differences"),
     "tracewheel.core.endings": ("ending", "with_ending"),
     "tracewheel.core.errors": (
