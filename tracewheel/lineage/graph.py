@@ -59,10 +59,6 @@ class Graph:
         self.nodes: dict[str, Node] = {}
         self._edges: dict[Edge, None] = {}
 
-    @property
-    def edges(self) -> list[Edge]:
-        return list(self._edges)
-
     def add(self, node: Node) -> Node:
         """Add a node, unless one of its kind and key is there; returns the one that is there."""
         return self.nodes.setdefault(node.id, node)
