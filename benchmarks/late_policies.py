@@ -92,7 +92,7 @@ def played(config: RetrainConfig, arm: str, curated: Path, seed: Path) -> dict[s
     torch.set_num_threads(config.threads)
     curated_logs(config, curated)
     start, work = warm_started(config, curated, seed / "warm"), seed / arm
-    _, figures = stage_loop(config, curated, start, work, rate=tied(config.learner.rate) if arm == "tied" else None)
+    _, figures = stage_loop(config, curated, start, work, rate=tied(config.learner.rate()) if arm == "tied" else None)
     outcomes: Outcomes = {}
 
     def evaluate(name: str, adapter: Path, split: str, samples: int = 0) -> None:

@@ -153,7 +153,7 @@ def _replay_only(config: RetrainConfig, start: Path, out: Path) -> Path:
     rng = random.Random(f"replay-only-{config.seed}")
     for _ in range(config.training.iterations * config.learner.epochs * config.learner.minibatches):
         learner.learn_texts(rng)
-        learner.backend.step(config.learner.rate)
+        learner.backend.step(config.learner.rate())
     write_adapter(learner.models.model, out, POLICY, config.policy.base, version=1)
     return out
 

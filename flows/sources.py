@@ -1,20 +1,18 @@
-"""Where an iteration's trajectories come from: sampled before each update, during the previous one, or continuously."""
+"""Where an iteration's trajectories come from: sampled before each update, or continuously."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.engine.helper import Helper
 from tasks.engine.queue import RunQueue
 from tasks.engine.run import Policy, Run
 from tasks.stages.rollout import collect_groups, roll_out
 from tasks.stages.score import score_trajectories
-from tracewheel.config.placement import visible
 from tracewheel.core.store import Entry
 from tracewheel.sampling.dynamic_sampling import refill_size
 from tracewheel.sampling.sampler import TaskSampler, observe_scores
@@ -79,10 +77,6 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler) -> Iterator[Sour
     match run.config.rollout.mode:
         case "sync":
             yield SyncSource(run, curated, sampler)
-        case "overlap":
-            workers = run.config.placement.workers  # the process that samples ahead sees their GPUs
-            with Helper(visible(workers[0]) if workers else {}) as helper:
-                yield OverlapSource(replace(run, helper=helper), curated, sampler)
         case "async":
             with contextlib.closing(QueueSource(run, curated, sampler)) as source:
                 yield source
@@ -113,33 +107,6 @@ class SyncSource(Source):
             )
         self.sampler.evolve(self.curated.path)
         return trajectories, scores
-
-
-@dataclass
-class OverlapSource(Source):
-    """Rolls the next iteration out while the update runs, with the present policy: one step off-policy.
-
-    Tasks and policies of rollouts do not depend on timing, so a killed and resumed run gives the same bytes.
-    """
-
-    pending: Callable[[], Entry] | None = None
-
-    def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
-        pending = self.pending or self._begin(policy, iteration)
-        rolled_out = pending()
-        scored = self.score(rolled_out, iteration)
-        self.sampler.evolve(self.curated.path)
-        if not is_last(self.run, iteration, used + episodes_of([rolled_out])):
-            self.pending = self._begin(policy, iteration + 1)
-        return [rolled_out], [scored]
-
-    def went_back(self, policy: Policy) -> None:
-        if self.pending:
-            self.pending()  # it is being made, with the lost policy
-            self.pending = None
-
-    def _begin(self, policy: Policy, iteration: int) -> Callable[[], Entry]:
-        return roll_out.ahead(self.run, **self.first_round(policy, iteration))
 
 
 @dataclass

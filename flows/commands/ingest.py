@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from flows.commands.command import Command
 from flows.console.arguments import allow_option, set_option
-from flows.console.explained import ASKED_ELSEWHERE
 from flows.console.look import Block, Card, Grid, counted, number, one_line
 from tracewheel.core.errors import DoubtfulData, InputError
 from tracewheel.core.log_formats import AUTO, TRIED, checked_format
@@ -79,25 +78,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     set_option(parser)
     parser.add_argument("--run-dir", metavar="DIR", help="with a profile: instead of its work_dir")
     parser.add_argument("--out", metavar="DIR", help="folder to write; what is in it stays and is added to")
-    parser.add_argument(
-        "--explain",
-        metavar="FILE",
-        help="show one record of FILE, or FILE:LINE, as it is read, beside the original; writes nothing",
-    )
-    parser.add_argument("--record", type=int, metavar="N", help="which record of the file to explain (default: the first)")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Read new logs; with a profile, all of its logs, as the stage does."""
-    if options.explain:
-        from flows.console.explained import explain
-
-        return explain(options)
     has_profile = any(path.endswith(PROFILES) for path in options.paths)
     if not options.out and not (options.dry_run and has_profile):
-        raise InputError("--out DIR is missing: the folder to write to (--explain FILE only shows a record)")
-    if options.record is not None:
-        raise InputError("--record: only with --explain FILE")
+        raise InputError("--out DIR is missing: the folder to write to")
     if has_profile:
         return _ingest_profile(options)
     from tracewheel.config.loading import load_ingest_config
@@ -213,8 +200,9 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     if warned := {label: added[name] for name, label in WARNINGS.items() if added.get(name)}:
         rows.append(("kept, but", counted(warned)))
     if unasked := added.get("without_user"):
-        lines = ["what was asked is not in the conversation: no task can be made of them", f"→ {ASKED_ELSEWHERE}"]
-        parts.append(Block(f"{number(unasked)} × kept without a user's message", lines))
+        what = "what was asked is not in the conversation: no task can be made of them"
+        elsewhere = "→ where it stands outside the messages, name it as `prompt` of a mapping (docs/traces.md)"
+        parts.append(Block(f"{number(unasked)} × kept without a user's message", [what, elsewhere]))
     first = ""
     if result["quarantined"]:
         whys = frequent_reasons(result, out / QUARANTINE_FILE, bool(options.readers))
@@ -234,7 +222,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         look_at, tone = f"{number(result['quarantined'])} records could not be read: {out / QUARANTINE_FILE}", "warning"
     elif unasked:
         look_at, tone = f"{number(unasked)} traces are incomplete: they have no user's message", "warning"
-    next = [f"tracewheel ingest --explain {shlex.quote(first)}"] if first else []
+    next = [f"tracewheel data explain {shlex.quote(first)}"] if first else []
     if tone != "bad":
         profile = next_profile(options)
         next.append(f"tracewheel curate {profile} --traces {shlex.quote(str(out))} --out {shlex.quote(f'{out}-curated')}")

@@ -6,17 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command, FileOut
+from flows.commands.command import Command
 from flows.console.arguments import profile_of, profile_options
-from flows.console.look import Block, Card, number, result_console, show_card
+from flows.console.look import Block, Card, number
 from tracewheel.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tracewheel.lineage.backward import Backward
     from tracewheel.lineage.forward import Affected
-    from tracewheel.lineage.graph import Graph
 
-FORMATS = ("text", "mermaid", "html", "json")
 DEFAULT_LIMIT = 20
 
 
@@ -28,11 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a run, the folder or digest of an adapter, a model version (NAME/VERSION, or champion), a trace, user or session",
     )
     parser.add_argument("--as", dest="what", choices=("trace", "user", "session"), help="look for TARGET as this alone")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="how to show it (default: text)")
     parser.add_argument(
         "--limit", type=int, default=DEFAULT_LIMIT, metavar="N", help="traces to show with their lines (default 20; 0: all)"
     )
-    parser.add_argument("--out", metavar="FILE", help="where to write it (default: standard output)")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def _back(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, An
             f" ({folder.path / target.run / 'lineage.json'})"
         )
     found = trace_back(folder, target.entry, options.limit or len(folder.entries) + 10**9)
-    record = {
+    return {
         "target": options.target,
         "direction": "back",
         "entry": target.entry,
@@ -72,11 +68,8 @@ def _back(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, An
         "learned": int(found.learned["trace_id"].nunique()),
         "missing": found.missing,
         "graph": found.graph.to_record(),
+        "show": _card_back(options, folder, target, found),
     }
-    facts = [("adapter", target.entry), ("digest", str(folder.adapter(target.entry).get("digest", "")))]
-    facts += [(road, f"{count} traces") for road, count in found.roads().items()]
-    card = _card_back(options, folder, target, found)
-    return _shown(options, record, found.graph, (f"What {target.entry} learned from", facts, found.missing), card)
 
 
 def _forward(options: argparse.Namespace, folder: Any, target: Any) -> dict[str, Any]:
@@ -84,46 +77,7 @@ def _forward(options: argparse.Namespace, folder: Any, target: Any) -> dict[str,
 
     found = affected(folder, target.what, [target.value])
     record = {"target": options.target, "direction": "forward", **found.to_record(), "graph": found.graph.to_record()}
-    facts = [(found.what, target.value), ("traces", number(len(found.traces))), ("entries", number(len(found.holds)))]
-    title = f"What holds something of {found.what} {target.value}"
-    return _shown(options, record, found.graph, (title, facts, []), _card_forward(options, found, title))
-
-
-def _shown(
-    options: argparse.Namespace,
-    record: dict[str, Any],
-    graph: Graph,
-    page: tuple[str, list[tuple[str, str]], list[str]],
-    card: Card,
-) -> dict[str, Any]:
-    """The result with what is shown of it, in the format that was asked for, or the file that it was written to."""
-    import json
-
-    from tracewheel.core.store import write_whole
-    from tracewheel.dashboard.graph import lineage_page
-    from tracewheel.lineage.graph import mermaid
-
-    if options.format == "text" and not options.out:
-        return {**record, "show": card}
-    makers = {
-        "mermaid": lambda: mermaid(graph),
-        "html": lambda: lineage_page(graph, page[0], page[1], page[2]),
-        "json": lambda: json.dumps(record, indent=2, default=str) + "\n",
-        "text": lambda: _plain(card),
-    }
-    text = makers[options.format]()
-    if not options.out:
-        return {**record, "show": text}
-    write_whole(Path(options.out), text)
-    shown = Card(f"{page[0]}, written to {options.out}")
-    return {"out": options.out, "nodes": len(graph.nodes), "edges": len(graph.edges), "show": shown}
-
-
-def _plain(card: Card) -> str:
-    console = result_console()
-    with console.capture() as captured:
-        show_card(card, console)
-    return captured.get()
+    return {**record, "show": _card_forward(options, found, f"What holds something of {found.what} {target.value}")}
 
 
 def _card_back(options: argparse.Namespace, folder: Any, target: Any, found: Backward) -> Card:
@@ -187,5 +141,4 @@ COMMAND = Command(
     "what an adapter learned from, and what holds a trace or a user",
     add_options,
     run,
-    writes=FileOut("page", (".html", ".htm")),
 )

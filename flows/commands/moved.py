@@ -37,7 +37,10 @@ WHEELS = {
     "credit-tools": "search",
     "credit-turns": "search",
     "data diff": "lab",
+    "data explain": "logs",
+    "data filter": "lab",
     "data make-tasks": "projects",
+    "data record": "projects",
     "explore": "search",
     "export": "lab",
     "export-gguf": "lab",
@@ -73,6 +76,8 @@ def moved(words: Sequence[str]) -> str:
         return f"tracewheel {first}{rest} is now tracewheel {NOW[first]}{rest}"
     if first == "export" and re.search(r"--format[ =]gguf\b", " ".join(words)):
         return "tracewheel export --format gguf is now --format merged, and then tracewheel export-gguf (wheel tracewheel-lab)"
+    if first == "ingest" and "--explain" in words:
+        return "tracewheel ingest --explain FILE is now tracewheel data explain FILE"
     if first == "ingest" and "--mlflow-uri" in words:
         return "tracewheel ingest --mlflow-uri URI --experiment NAME is a source now: tracewheel ingest mlflow:URI/NAME"
     name = next((name for name in (" ".join(words[:2]), first) if name in WHEELS), None)

@@ -131,7 +131,7 @@ def _serve_champion(config: RetrainConfig, options: argparse.Namespace, key: str
         other, _ = _served(config, rival, options.challenger)
         engines.append(other.engine)
         shadows = None if options.live else ConversationLog(folder / "shadow", "replies", forgotten=forgotten)
-        door.challenge(Challenger(other, options.share, options.live, shadows))
+        door.challenger = Challenger(other, options.share, options.live, shadows)
     try:
         with GatewayServer(door, options.host, options.port, routes=serving_routes(door)) as server:
             note(f"Serving {name} at {server.openai_url()}, key {key}, logs in {folder}")

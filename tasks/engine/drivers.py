@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -57,10 +56,6 @@ class DirectDriver:
             call.run.reporter.end(call.label, state, time.perf_counter() - started)
         return replace(entry, reused=stored is not None)
 
-    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
-        """Begin a call, where the driver can do so, and return at once. The result waits for the entry."""
-        return functools.partial(self.get, stage, call)
-
     def progress(self, iterations: int) -> Callable[[int], None]:
         """Show the progress of a loop; call the returned function after each iteration."""
         return lambda iteration: None
@@ -90,7 +85,12 @@ class PrefectDriver(DirectDriver):
         except Exception as error:  # a stage's own errors come in the state
             self._go_on(error, call.run)
             return super().get(stage, call)
-        return self._end(call, stored, state, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
+        call.run.reporter.end(call.label, shown, seconds)
+        record = state.result()
+        stopping.check()
+        return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})
 
     def call(self, task: Any, run: Run, *args: Any) -> Any:
         if not self._alone:
@@ -112,29 +112,7 @@ class PrefectDriver(DirectDriver):
         why = f"Prefect's server does not answer ({type(error).__name__})"
         run.reporter.say(f"{why}: the run goes on without it, and its pages stop here")
 
-    def begin(self, stage: StageTask[Any], call: Call) -> Callable[[], Entry]:
-        stopping.check()
-        if self._alone:
-            return super().begin(stage, call)
-        stored = call.stored(stage.stage)
-        future = stage.task.with_options(task_run_name=call.label, refresh_cache=stored is None).submit(call)
-
-        def entry() -> Entry:
-            started = time.perf_counter()
-            future.wait()
-            return self._end(call, stored, future.state, time.perf_counter() - started)
-
-        return entry
-
     def progress(self, iterations: int) -> Callable[[int], None]:
         from tasks.engine.artifacts import loop_progress
 
         return loop_progress(iterations)
-
-    @staticmethod
-    def _end(call: Call, stored: Entry | None, state: State[dict[str, Any]], seconds: float) -> Entry:
-        shown = "Cached" if stored and state.is_completed() else state.name or state.type.value
-        call.run.reporter.end(call.label, shown, seconds)
-        record = state.result()
-        stopping.check()
-        return Entry(**{**record, "path": call.run.store.root / record["path"], "reused": stored is not None})

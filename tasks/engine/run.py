@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -26,9 +26,6 @@ from tracewheel.policy.adapters import ADAPTER, MODEL, PolicyRef, base_folder, b
 from tracewheel.rollout.trajectory_queue import ClaimedGroups
 from tracewheel.traces.discovery import find_logs
 from tracewheel.traces.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from tasks.engine.helper import Helper
 
 SMALL_FILE_BYTES = 64 << 20
 MOST_NAMED = 16
@@ -123,7 +120,6 @@ class Run:
         inputs: Digests of its inputs (`inputs.input_digests`).
         settings: Hash of its settings and of its inputs other than logs (`inputs.identify_settings`).
         used: What the run has made or reused.
-        helper: A process of its own, in which stages that can do so compute.
     """
 
     config: RetrainConfig
@@ -133,7 +129,6 @@ class Run:
     tracking: Tracker | None = None
     driver: DirectDriver = field(default_factory=PrefectDriver)
     used: Used = field(default_factory=Used)
-    helper: Helper | None = None
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(()))
     inputs: dict[str, str] = field(default_factory=dict)
     settings: str = ""

@@ -30,8 +30,6 @@ from tracewheel.scoring.world_code import Code
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
-    from tasks.engine.helper import Helper
-
 P = ParamSpec("P")
 S = TypeVar("S", bound=Sections)
 RETRIES = 2
@@ -46,7 +44,6 @@ class Context(Generic[S]):
         config: The profile's sections that it reads.
         out: The folder it writes to.
         reporter: Shows its progress.
-        helper: A process to compute in, for stages that may compute elsewhere.
         reuse: A folder of results of earlier runs, on which no output depends; None for a stage by hand.
         notes: A folder for notes about the output that are no part of it; None for a stage by hand.
     """
@@ -54,7 +51,6 @@ class Context(Generic[S]):
     config: S
     out: Path
     reporter: Reporter
-    helper: Helper | None = None
     reuse: Path | None = None
     notes: Path | None = None
 
@@ -115,26 +111,12 @@ class StageTask(Generic[P]):
 
     def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Entry:
         """The stage's entry, as the run's driver obtains it: reused, or made now."""
-        entry = run.driver.get(self, self._call(run, args, kwargs))
-        run.used.add(entry)
-        return entry
-
-    def ahead(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> Callable[[], Entry]:
-        """Begin the stage and return at once; the function that is returned waits for its entry."""
-        pending = run.driver.begin(self, self._call(run, args, kwargs))
-
-        def entry() -> Entry:
-            found = pending()
-            run.used.add(found)
-            return found
-
-        return entry
-
-    def _call(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         assert not args, "stages take their arguments by name"
         call = Call(run, self.key(run, kwargs), self.label(run, kwargs), kwargs)
         run.record.need(f"{self.stage}-{call.key}")
-        return call
+        entry = run.driver.get(self, call)
+        run.used.add(entry)
+        return entry
 
     def make_entry(self, call: Call, listener: Listener | None = None) -> Entry:
         """Make the entry of a call; the listener, by default the run's reporter, is told how far it is.
@@ -170,7 +152,7 @@ class StageTask(Generic[P]):
 
     def _context(self, run: Run, out: Path, *, stored: bool = False) -> Context[Any]:
         kept = (run.store.reuse, out / BESIDE) if stored else (None, None)
-        return Context(self.sections.of(run.config), out, run.reporter, run.helper, *kept)
+        return Context(self.sections.of(run.config), out, run.reporter, *kept)
 
     def key(self, run: Run, arguments: dict[str, Any]) -> str:
         """Hash of everything the result depends on."""

@@ -59,20 +59,15 @@ class Decision:
 RESUMED = Decision(True, "it has begun, and is resumed")
 
 
-def nothing_new(run: Run, now: datetime | None = None) -> str | None:
-    """Why a scheduled run need not even read its logs: they are those of a complete run, or of the last decision.
-
-    Args:
-        run: The run.
-        now: The present, by default.
-    """
+def nothing_new(run: Run) -> str | None:
+    """Why a scheduled run need not even read its logs: they are those of a complete run, or of the last decision."""
     waiting = "".join(f"; {says}" for says in held_words(run.config.work_dir))
     if run.record.summary:
         return f"no new traces since run {run.record.run_id}, which is complete{waiting}"
     last = last_decision(run.config.work_dir)
     if not last or last["starts"] or last["run"] != run.record.run_id or last.get("schedule") != _schedule(run) or _begun(run):
         return None
-    if _too_old(run, _days_since(last.get("champion_since"), now or clock.now())):
+    if _too_old(run, _days_since(last.get("champion_since"), clock.now())):
         return None
     return f"nothing new since the decision of {last['at']}: {last['why']}{waiting}"
 

@@ -97,7 +97,7 @@ class Guard:
         to = best_before(alarm, rates, config.rollout.lag)
         used = sum(event.action == "go_back" for event in self.events)
         action: Action = "note" if last else "go_back" if used < config.guard.attempts else "stop"
-        rate = config.learner.rate * (SLOWER if action == "go_back" else 1.0)
+        rate = config.learner.rate() * (SLOWER if action == "go_back" else 1.0)
         event = GuardEvent(iteration, action, alarm.since, to, rate, tuple(item.to_record() for item in alarm.signals), LOOP)
         self.events.append(event)
         if action == "go_back":

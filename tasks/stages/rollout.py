@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tasks.engine.run import Policy
@@ -32,12 +31,8 @@ def roll_out(
     With `greedy_baseline` each task is also played greedily. `refill` counts the rounds of dynamic sampling after an
     iteration's first.
     """
-    config, helper = context.config, context.helper
-    if helper:
-        config = config.model_copy(update={"placement": config.placement.inside_worker})
-    play = functools.partial(helper, rollout.roll_out) if helper else rollout.roll_out
-    metrics: dict[str, Any] = play(
-        config,
+    metrics: dict[str, Any] = rollout.roll_out(
+        context.config,
         policy.ref(),
         curated.path,
         task_ids,

@@ -72,10 +72,6 @@ RESULTS = {
         "champion": None, "note": "no champion yet",
     },
     "deploy": {"deployment": "retrain/tiny"},
-    "data record": {
-        "out": "rec", "traces": 100, "agreement": None, "shared": True, "environment": "recorded:rec",
-        "outcomes": {"success": 0, "failure": 0, "unknown": 100},
-    },
     "champion approve": {
         "run_id": "abc", "decision": "approved", "by": "Ada", "at": "2026-11-23", "note": "well", "outcome": "promoted",
     },
@@ -144,7 +140,7 @@ class TestTooLittleIsKept:
         assert "accept it with --allow-quarantine" in err
         assert re.search(r"2 × unknown format\n +log.jsonl:2: no reader knows an object with the keys 'a'", out)
         assert re.search(r"1 × not JSON\n +log.jsonl:4: ", out)
-        assert "--reader module:Class" in out and "next: tracewheel ingest --explain log.jsonl:2" in out
+        assert "--reader module:Class" in out and "next: tracewheel data explain log.jsonl:2" in out
         assert "tracewheel curate" not in out
         assert main(["ingest", "log.jsonl", "--out", "out", "--json"]) == 2  # nothing new, and still too little
         assert json.loads(capsys.readouterr().out)["by_reason"] == {"not JSON": 1, "unknown format": 2}

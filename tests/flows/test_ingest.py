@@ -80,6 +80,11 @@ def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
     assert (code, json.loads(out)["redacted"]) == (0, {})
 
 
+def test_without_a_folder_to_write_to_nothing_is_read(run, log):
+    code, _, err = run(log)
+    assert code == 2 and "--out DIR is missing" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -88,6 +93,7 @@ def test_settings_are_overridden_as_in_a_profile(run, log, tmp_path):
         (("PROFILE", "LOG"), "a profile names its logs itself"),
         (("PROFILE", "--format", "atif"), "a profile names its logs itself"),
         (("--mlflow-uri", "sqlite:///x.db"), "a source now"),
+        (("--explain", "log.jsonl"), "is now tracewheel data explain FILE"),
         (("no_such:thing",), "no_such:thing: no such trace file"),
         (("LOG", "--set", "seed=1"), "only ingest settings"),
         (("LOG", "--set", "ingest.colour=red"), "colour: no such key"),

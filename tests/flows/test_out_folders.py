@@ -98,7 +98,6 @@ def inputs(profile, tmp_path_factory):
         "ingest": ["ingest", str(folder / "log.jsonl")],
         "a profile": ["ingest", str(profile)],
         "curate": arguments,
-        "data record": ["data", "record", str(folder / "ingested"), "--tool-set", "finish"],
         "data report": ["data", "report", str(folder / "curated")],
     }
 
@@ -109,7 +108,6 @@ def inputs(profile, tmp_path_factory):
         "ingest",
         "a profile",
         "curate",
-        "data record",
         "data report",
     ],
 )

@@ -263,24 +263,6 @@ def test_a_policy_names_the_folder_of_its_adapter_or_whole_model(tmp_path):
 
 @pytest.mark.usefixtures("prefect_harness")
 class TestInPrefect:
-    def test_a_stage_begun_ahead_runs_in_the_background_and_is_reused(self, counted, make_run):
-        import prefect
-
-        run = make_run()
-
-        @prefect.flow
-        def loop():
-            pending = counted.ahead(run, number=3)
-            other = counted(run, number=4)
-            return [pending(), other, counted(run, number=3), counted.ahead(run, number=3)()]
-
-        begun, other, *again = loop()
-        assert sorted(counted.calls) == [3, 4]
-        assert (begun.result, other.result) == ({"number": 3}, {"number": 4})
-        assert [entry.reused for entry in (begun, other, *again)] == [False, False, True, True]
-        assert {entry.digest for entry in again} == {begun.digest}
-        assert {entry.key for entry in run.used} == {begun.key, other.key}
-
     def test_a_result_is_reused_while_the_store_holds_it(self, counted, make_run):
         run = make_run()
         first, second = counted(run, number=1), counted(run, number=1)

@@ -9,7 +9,7 @@ import pytest
 from flows.cli import build_parser
 from flows.commands.command import find_commands, own_commands
 from flows.commands.moved import WHEELS
-from flows.reference import reference
+from tests.reference import reference
 
 ROOT = Path(__file__).parents[2]
 OWN = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "mlflow/README.md"]
@@ -63,7 +63,7 @@ def test_links_lead_to_files(page):
 
 
 def test_the_reference_page_is_made_from_the_code():
-    assert (ROOT / "docs/reference.md").read_text() == reference(), "mend: python -m flows.reference > docs/reference.md"
+    assert (ROOT / "docs/reference.md").read_text() == reference(), "mend: python -m tests.reference > docs/reference.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""Settings that are gone, and what to do about them."""
+"""Settings and values that are gone, and what to do about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _of_a_rubric(section: str) -> Iterable[tuple[str, str]]:
     return _constants(section, **{"process_weight": 1.0, "overlong.weight": 0.5, "objectives.only_success": True}).items()
 
 
-# Names of settings and sections, and what to do about them in a profile of an earlier version.
+# Names of settings and sections, or `name=value`, and what to do about them in a profile of an earlier version.
 REMOVED: dict[str, str] = {
     **_constants("guard", window=4, doubtful=2.6, certain=4.8, persistent=3.5, success_fall=0.25, malformed_rise=0.05),
     **_constants("audit", changes=4, seed=0, max_false_accept=0.01, max_false_reject=0.01, max_flips=0.1, confidence=0.95),
@@ -68,6 +68,7 @@ REMOVED: dict[str, str] = {
     **_constants("screening", false_alarms_per_year=1.0),
     **_constants("teacher", longest_wait=300),
     **_constants("baseline", longest_wait=300),
+    "rollout.mode=overlap": "write async, which samples while updates run, or sync, which repeats byte for byte",
     "rollout.engine.max_lora_rank": "it is the largest rank that the profile trains; delete the line",
     **_constants("gate", min_fidelity=0.99),
     "comparison.harder_curve": "the policies that are compared play the harder tier at the end; delete the line",
@@ -86,10 +87,10 @@ REMOVED: dict[str, str] = {
 
 
 def removed(name: str) -> str:
-    """What has become of a setting of an earlier version; empty for a name that never was one.
+    """What has become of a setting or a value of an earlier version; empty for a name that never was one.
 
     Args:
-        name: Its path in a profile; numbers in it are places in a list.
+        name: Its path in a profile, or `path=value`; numbers in it are places in a list.
     """
     parts = [part for part in name.split(".") if not part.isdigit()]
     paths = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
@@ -104,6 +105,7 @@ def without_removed(values: Any, path: str = "") -> Any:
     if not isinstance(values, dict):
         return values
     paths = {key: f"{path}.{key}" if path else str(key) for key in values}
-    kept = {key: without_removed(value, paths[key]) for key, value in values.items() if paths[key] not in REMOVED}
+    gone = {key for key, value in values.items() if paths[key] in REMOVED or f"{paths[key]}={value}" in REMOVED}
+    kept = {key: without_removed(value, paths[key]) for key, value in values.items() if key not in gone}
     # A section of which nothing is left may have gone with its settings; one that is still there has its defaults without it.
     return {key: value for key, value in kept.items() if value != {} or not values[key]}

@@ -268,8 +268,7 @@ class UpdateConfig(PassesConfig):
     replay_rows: Annotated[int, Field(ge=0)] = 24
     mismatch: MismatchConfig = MismatchConfig()
 
-    @property
-    def rate(self) -> float:
+    def rate(self) -> float:  # no property: keys hold those
         """The learning rate as a number.
 
         Raises:

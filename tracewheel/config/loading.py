@@ -183,7 +183,8 @@ def _describe(problem: Any, values: Any, model: type[Strict]) -> str:
         return f"{where} {removed(where)}" if removed(where) else f"{where}: no such key{_near(where, model)}"
     if problem["type"] in NO_SECTION and isinstance(problem["input"], str | int | float) and _has_kind(where, model):
         return f"{where} holds keys, not a value: did you mean {where}.kind={problem['input']}?"
-    return f"{where}: {problem['msg']}"
+    gone = removed(f"{where}={problem['input']}") if problem["type"] == "literal_error" else ""
+    return f"{where}: '{problem['input']}' {gone}" if gone else f"{where}: {problem['msg']}"
 
 
 def _has_kind(section: str, model: type[Strict]) -> bool:

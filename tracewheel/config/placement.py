@@ -151,8 +151,8 @@ class PlacementConfig(Strict):
     """The GPUs of each part of a run, by number, and what stays in memory between stages.
 
     `learner`: one GPU for each process of `learner.backend` deepspeed. `workers`: the GPUs of each local rollout worker
-    (`rollout.mode` async), or of the one process that samples ahead (overlap). `vllm`: the GPUs of each vLLM server that the
-    run starts; there are as many servers as lists. Without these, every part takes the first GPUs.
+    (`rollout.mode` async). `vllm`: the GPUs of each vLLM server that the run starts; there are as many servers as lists.
+    Without these, every part takes the first GPUs.
 
     `share`: what learner and vLLM do where they have a GPU in common. `memory`: each keeps its share of the memory
     (`gpu_memory_utilization`); `sleep`: vLLM gives its memory back while the update runs; `refuse`: that is an error. Two
@@ -207,7 +207,7 @@ def placed(profile: RetrainConfig) -> list[Placed]:
             parts += [Placed(f"vLLM server {number}", cards, True, share) for number, cards in enumerate(servers, start=1)]
     elif not isinstance(engine, TransformersEngineConfig) or rollout.mode != "sync":
         parts.append(Placed("engine of this process", default, True, share))
-    count = {"sync": 0, "overlap": 1, "async": rollout.workers.count}[rollout.mode]
+    count = rollout.workers.count if rollout.mode == "async" else 0
     if rollout.workers.kind == "local" and not (isinstance(engine, VllmServerConfig) and engine.servers):
         cards_of_workers = placement.workers or (default,) * count
         parts += [
@@ -240,7 +240,7 @@ def check_placement(profile: RetrainConfig) -> None:
             "placement.vllm: is for servers that the run starts: set rollout.engine.kind to 'vllm_server', without servers"
         )
     if placement.workers:
-        count = {"sync": 0, "overlap": 1, "async": rollout.workers.count}[rollout.mode]
+        count = rollout.workers.count if rollout.mode == "async" else 0
         if rollout.workers.kind == "ray":
             raise ValueError("placement.workers: Ray places its own workers: set rollout.workers.gpus")
         if len(placement.workers) != count:

@@ -375,7 +375,7 @@ class RetrainConfig(Strict):
         if self.greedy_baseline and self.rollout.mode == "async":
             raise ValueError(
                 "learner.advantage.kind 'greedy_baseline' compares episodes of one policy, and with rollout.mode 'async' the "
-                "episodes of a group may be of several: set it to 'sync' or 'overlap', or choose another algorithm, as 'rloo'"
+                "episodes of a group may be of several: set it to 'sync', or choose another algorithm, as 'rloo'"
             )
         return self
 

@@ -226,12 +226,11 @@ class RolloutConfig(TokenSamplingConfig):
     4,096 tokens hold an agent's system prompt, its tools and a dozen turns, within the window of nearly every model; 512 a
     turn are TRL's bound of a completion, several times a tool call. A model that thinks before each call needs more of both.
 
-    `mode`: `sync` samples an iteration, then updates; `overlap` samples the next iteration with the current policy while
-    the update runs; in `async`, `workers` sample all the time and switch to each new policy, and no token that is trained
-    on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is the number of threads that step
-    environments, so that a slow tool delays only its own episode. With 0 it is what the environment's class says
-    (`tool_threads`, 0 where calls take no time), else as many as the engine's slots. With 1, calls are made in order, one after
-    the other.
+    `mode`: `sync` samples an iteration, then updates; in `async`, `workers` sample all the time and switch to each new
+    policy, and no token that is trained on was sampled by a policy more than `max_staleness` updates old. `tool_threads` is
+    the number of threads that step environments, so that a slow tool delays only its own episode. With 0 it is what the
+    environment's class says (`tool_threads`, 0 where calls take no time), else as many as the engine's slots. With 1, calls are
+    made in order, one after the other.
 
     `step_seconds` is how long one call of an environment may take, `episode_seconds` how long all calls of an episode may take
     together (generation does not count). An episode over a limit has failed through the infrastructure, and the others go on.
@@ -248,7 +247,7 @@ class RolloutConfig(TokenSamplingConfig):
     max_tokens: Count = 4096
     max_turn_tokens: Count = 512
     exploration: ExplorationConfig = ExplorationConfig()
-    mode: Literal["sync", "overlap", "async"] = "sync"
+    mode: Literal["sync", "async"] = "sync"
     max_staleness: Count = 1
     tool_threads: Annotated[int, Field(ge=0)] = 0
     step_seconds: Positive | None = 300.0
@@ -267,7 +266,7 @@ class RolloutConfig(TokenSamplingConfig):
     @property
     def lag(self) -> int:
         """The maximum age, in updates, of the policy that sampled a token that is trained on."""
-        return {"sync": 0, "overlap": 1, "async": self.max_staleness}[self.mode]
+        return self.max_staleness if self.mode == "async" else 0
 
 
 class SamplerConfig(Strict):

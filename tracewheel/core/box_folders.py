@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +17,25 @@ TOP_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache")
 # Places for programs of this machine's owner.
 OWN = ("/usr/src", "/usr/local/src", "/usr/local/etc")
-# What the kernel tells every user about the machine; bubblewrap itself makes /proc/sys, sysrq-trigger, irq and bus read-only.
+# What the kernel tells every user about the machine, and a box may not read. Bubblewrap itself makes /proc/sys, sysrq-trigger,
+# irq and bus read-only.
 MASKED = ("/proc/cmdline", "/proc/keys", "/proc/key-users", "/proc/modules", "/proc/sched_debug")
 PACKAGES = ("tracewheel", "tasks", "flows")
 
 
+def system_view(hidden: Iterable[str] = ()) -> list[str]:
+    """Options of bubblewrap for the system as a box sees it: its folders, those that are hidden empty, /proc and /dev."""
+    options = [*_bound_folders()]
+    for folder in hidden:
+        options += ["--tmpfs", folder, "--remount-ro", folder]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for path in MASKED:
+        options += ["--ro-bind", "/dev/null", path] if os.path.exists(path) else []
+    return options
+
+
 @cache
-def bound_folders() -> tuple[str, ...]:
-    """Options of bubblewrap for the system's folders."""
+def _bound_folders() -> tuple[str, ...]:
     options = ["--ro-bind", USR, USR]
     for folder in TOP_FOLDERS:
         if os.path.islink(folder):
@@ -77,12 +89,6 @@ def hidden_folders(wheel: str = "", also: tuple[str, ...] = ()) -> tuple[str, ..
         and any(str(folder).startswith(f"{top}/") for top in bound)
         and not _is_system(folder)
     )
-
-
-@cache
-def masked_files() -> tuple[str, ...]:
-    """Files of /proc that a box may not read."""
-    return tuple(path for path in MASKED if os.path.exists(path))
 
 
 def _is_system(folder: Path) -> bool:

@@ -13,8 +13,7 @@ import operator
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.core.errors import ConfigError, DataError
-from tracewheel.curation.curated_folder import TASKS_FILE
+from tracewheel.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas
@@ -230,30 +229,6 @@ def _offset(error: Exception, text: str) -> int:
     if offset is None:
         return 0
     return len((text[: offset - 1] if offset else text).encode())
-
-
-def dry_run_by_split(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
-    """The tasks of a curated data set that a filter would keep and remove, in total and by split.
-
-    Args:
-        wanted: The filter.
-        tasks: Task records with `split`, as curation writes them.
-
-    Returns:
-        `tasks`, `kept` and `clauses` (see `Filter.dry_run`), and under `splits` the same by split.
-
-    Raises:
-        ConfigError: as in `Filter.keep`.
-        DataError: the frame has no column `split`.
-    """
-    if "split" not in tasks:
-        raise DataError(f"{TASKS_FILE}: no column 'split'; name the file that `tracewheel curate` wrote")
-    parts = {str(split): part for split, part in tasks.groupby("split", sort=False)}
-    whole, *described = (
-        {"tasks": len(part), "kept": int(wanted.keep(part).sum()), "clauses": wanted.dry_run(part)}
-        for part in (tasks, *parts.values())
-    )
-    return {**whole, "splits": dict(zip(parts, described, strict=True))}
 
 
 def _clauses(tree: ast.expr) -> list[ast.expr]:

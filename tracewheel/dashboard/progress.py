@@ -42,19 +42,16 @@ class Progress:
         return min(1.0, self.done / self.planned) if self.planned else 0.0
 
 
-def progress_of(run: FinishedRun, now: float | None = None) -> list[Progress]:
-    """The progress of each loop of a run; of a run that has not begun its loop, none of its iterations is complete.
-
-    Args:
-        run: The run.
-        now: Seconds since 1970.
-    """
+def progress_of(run: FinishedRun) -> list[Progress]:
+    """The progress of each loop of a run; of a run that has not begun its loop, none of its iterations is complete."""
     planned = _planned(run)
-    found = [_progress(name, iterations_of(run, folder), planned, now) for name, folder in loops_of(run.record.path).items()]
+    found = [
+        _progress(name, iterations_of(run, folder), planned, time.time()) for name, folder in loops_of(run.record.path).items()
+    ]
     return found or [Progress("", 0, planned)]
 
 
-def _progress(name: str, iterations: Sequence[Iteration], planned: int | None, now: float | None) -> Progress:
+def _progress(name: str, iterations: Sequence[Iteration], planned: int | None, now: float) -> Progress:
     done = len(iterations)
     took = [one.total for one in iterations[-RECENT:] if one.total]
     if not took:
@@ -63,7 +60,7 @@ def _progress(name: str, iterations: Sequence[Iteration], planned: int | None, n
     ended = iterations[-1].finished
     if planned is None or ended is None:
         return Progress(name, done, planned, each)
-    left = max(0, planned - done) * each - ((time.time() if now is None else now) - ended) * (done < planned)
+    left = max(0, planned - done) * each - (now - ended) * (done < planned)
     return Progress(name, done, planned, each, max(0.0, left), late=left < 0)
 
 

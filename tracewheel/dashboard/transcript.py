@@ -17,6 +17,8 @@ from tracewheel.environments.recorded.calls import parameters_of
 from tracewheel.report.finished_run import FinishedRun
 from tracewheel.scoring.adjustments import ADJUSTMENTS
 
+MOST_CHANGES = 200
+
 
 @dataclass(frozen=True)
 class Call:
@@ -136,11 +138,11 @@ def parts_of(breakdown: Any) -> list[Part]:
     return sorted(found, key=lambda part: (part.is_adjustment, part.name != "success", part.name))
 
 
-def state_changes(before: Any, after: Any, most: int = 200) -> list[tuple[str, str, Any, Any]]:
+def state_changes(before: Any, after: Any) -> list[tuple[str, str, Any, Any]]:
     """How the world of an episode changed: what (`added`, `gone`, `changed`), where, before and after."""
     found: list[tuple[str, str, Any, Any]] = []
     for path, one, other in value_differences(before, after):
-        if len(found) == most:
+        if len(found) == MOST_CHANGES:
             break
         kind = "added" if one == ABSENT else "gone" if other == ABSENT else "changed"
         found.append((kind, path, None if one == ABSENT else one, None if other == ABSENT else other))

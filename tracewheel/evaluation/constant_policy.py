@@ -39,13 +39,12 @@ MOST_CHOSEN_ON, MOST_MEASURED, MOST_EPISODES, MOST_OF_A_SORT, SECONDS = 48, 200,
 OF_MODELS = ("judge", "relative_judge", "reward_model")
 
 
-def best_constant_policy(rubric: RubricConfig, curated: Path, seconds: float = SECONDS) -> dict[str, Any]:
+def best_constant_policy(rubric: RubricConfig, curated: Path) -> dict[str, Any]:
     """The best constant policy on the held-out tasks of a folder that `curate` wrote.
 
     Args:
         rubric: The one that decides on held-out tasks.
-        curated: The folder.
-        seconds: How long the episodes of one environment may take; at most 200 held-out tasks of each are played.
+        curated: The folder. At most 200 held-out tasks of each environment are played, for a minute at most.
 
     Returns:
         `success`, `interval` (95%) and `n` over all environments that were measured, None, None and 0 without any;
@@ -57,7 +56,7 @@ def best_constant_policy(rubric: RubricConfig, curated: Path, seconds: float = S
     rows, solved, count = [], 0.0, 0
     for name in sorted({task.environment for task in held_out}):
         here = [[task for task in tasks if task.environment == name] for tasks in (known, held_out)]
-        found = within(seconds, partial(_measured, rubric, here[0], here[1], curated))
+        found = within(SECONDS, partial(_measured, rubric, here[0], here[1], curated))
         if "n" in found:
             solved, count = solved + found["success"] * found["n"], count + found["n"]
         rows.append({"environment": parse_kind(name).kind, **found})

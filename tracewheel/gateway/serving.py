@@ -98,6 +98,9 @@ class ServingDoor:
         keys: What programs must show, one of them.
         redaction: What is done to a record before it is written.
         prompt: Puts the champion's prompt in place of the program's; the log holds what the policy was given.
+
+    Attributes:
+        challenger: Of conversations that begin from now on; None for none.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class ServingDoor:
         self._redaction = redaction or LogRedaction(RedactionConfig(), renderer)
         self._config = config.model_copy(update={"max_turns": MOST_TURNS})
         self._read: ReadTurn = turn_reader(renderer)
-        self._challenger: Challenger | None = None
+        self.challenger: Challenger | None = None
         self._open: dict[str, Conversation] = {}
         self._sessions: dict[tuple[str, str], Conversation] = {}
         self._histories: dict[str, list[Conversation]] = {}
@@ -123,10 +126,6 @@ class ServingDoor:
         self._refused = ""
         self._shadows: set[asyncio.Task[None]] = set()
         self.answered = self.logged = 0
-
-    def challenge(self, challenger: Challenger | None) -> None:
-        """Give new conversations a challenger, or none any more."""
-        self._challenger = challenger
 
     def take_over(self, policy: PolicyRef, name: str, prompt: ServedPrompt | None = None) -> None:
         """Serve another policy from the next token on, and its prompt; its canaries are compared first.
@@ -143,7 +142,7 @@ class ServingDoor:
 
     def health(self) -> dict[str, Any]:
         """What serves, and what was refused."""
-        challenger = self._challenger
+        challenger = self.challenger
         return {
             "status": "ok",
             "policy": self._served.name,
@@ -264,7 +263,7 @@ class ServingDoor:
     def _begin(self, key: str, asker: Asker) -> Conversation:
         number = next(self._numbers)
         name = f"{PREFIX}-{secrets.token_hex(6)}-{number}"
-        challenger, served, shadow = self._challenger, self._served, None
+        challenger, served, shadow = self.challenger, self._served, None
         if challenger is not None and int(content_hash([name], 8), 16) < challenger.share * 16**8:
             if challenger.live:
                 served = challenger.served

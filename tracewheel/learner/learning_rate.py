@@ -13,4 +13,4 @@ def learning_rate(config: UpdateSections, iteration: int) -> float:
     """
     iterations = config.schedule_iterations
     left = 1.0 - min(iteration - 1, iterations - 1) / iterations if iterations else 1.0
-    return config.learner.rate * left
+    return config.learner.rate() * left

@@ -28,24 +28,24 @@ ADVICE = {
     "unknown format": "Name the format with --format if docs/traces.md lists it. If not, a reader of your own is a few lines: "
     '--reader module:Class (docs/traces.md, "Readers of your own").',
     "no messages": "The record holds no conversation. If it does, under another key, read it with --reader module:Class.",
-    "message unreadable": "The format is known, this message is not of it. See it with --explain; a newer version of the tool "
-    "may need a reader of your own (--reader module:Class).",
+    "message unreadable": "The format is known, this message is not of it. See it with `tracewheel data explain`; a newer "
+    "version of the tool may need a reader of your own (--reader module:Class).",
     "unknown role": "Name its roles system, user, assistant or tool when you log, or read it with --reader module:Class.",
     "tool reply without a call": "The log has lost the message that made the call. Log all messages of the conversation.",
-    "tool calls unreadable": "A call needs an id and a function with a name. See it with --explain.",
+    "tool calls unreadable": "A call needs an id and a function with a name. See it with `tracewheel data explain`.",
     "doubled call id": "Give each call of a turn an id of its own.",
     "call without a reply": "The tool's reply was not found. Log every reply with its call's id; of your own format, name "
     "where it stands (docs/traces.md: call.result of a mapping).",
     "content was not read": "The detail names what no reader knows. Log it under the name of a known format (docs/traces.md), "
     "or read it with --reader module:Class.",
-    "content is not text": "A part of a message of a kind that no reader knows. See it with --explain.",
+    "content is not text": "A part of a message of a kind that no reader knows. See it with `tracewheel data explain`.",
     "no assistant turn": "The agent said nothing. Log its replies; a task without any needs its environment (`make-tasks`).",
     "tools unreadable": "Tools are a list of functions, each with a name and parameters as JSON schema.",
     "verifier unreadable": '\'environment.verifier\' is a built-in kind, as text or as {"kind": ..., "args": {...}}.',
     "verifier not named": "A log imports nothing. If you trust the verifier, name it in the profile: environment.verifiers.",
     "environment unreadable": "'environment' is an object with a 'kind', as in docs/your-environment.md.",
     "tokens unreadable": "Token ids, masks and log-probabilities are lists of one length. Log them together, or not at all.",
-    "field unreadable": "The field is to be text or a number. See it with --explain.",
+    "field unreadable": "The field is to be text or a number. See it with `tracewheel data explain`.",
     "reward is not a number": "Log rewards as numbers, and leave them out where there is none.",
     "beginning is missing": "It continues a response that is in no log that was read. Read all logs together, with --full.",
     "spans of a stored trace": "They came after their trace was stored. Read everything together with --full.",
@@ -58,7 +58,8 @@ ADVICE = {
     "Parquet damaged": "Write the file again; what was before the damage is read.",
 }
 REASONS = tuple(ADVICE)
-MEND_YOURS = "Your reader does not read it: the detail says what it lacks. See it with --explain."
+SEE_IT = "See it with `tracewheel data explain`."
+MEND_YOURS = "Your reader does not read it: the detail says what it lacks. " + SEE_IT
 
 FREQUENT = 3
 LONGEST = 4096  # bytes of a record that are stored
@@ -90,6 +91,11 @@ class Quarantined:
     offset: int = 0
     withheld: str = ""
     size: int = 0
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return ADVICE.get(self.reason, "")
 
     def to_record(self) -> dict[str, Any]:
         """JSON types; the record's bytes as text under `raw`, as `raw_base64` when they are not UTF-8; `sha256` without all."""
@@ -169,7 +175,7 @@ def shortfall(report: Mapping[str, Any]) -> str:
         found = {**counts, "unasked": min(counts.get("agent_first", 0), counts.get("without_user", 0))}
         for name, what in WARNED.items():
             if found.get(name, 0) > LARGEST_WARNED * counts["kept"]:
-                return f"{found[name]} of {counts['kept']} {whose}traces {what}; see one with --explain"
+                return f"{found[name]} of {counts['kept']} {whose}traces {what}; see one with `tracewheel data explain`"
     return ""
 
 
@@ -195,7 +201,7 @@ def frequent_reasons(report: Mapping[str, Any], quarantine: Path, has_own: bool 
             str(found.get(reason, {}).get("file", "?")),
             int(found.get(reason, {}).get("line", 0)),
             str(found.get(reason, {}).get("detail", "")),
-            MEND_YOURS if has_own and "--reader" in ADVICE.get(reason, "") else ADVICE.get(reason, "See it with --explain."),
+            MEND_YOURS if has_own and "--reader" in ADVICE.get(reason, "") else ADVICE.get(reason, SEE_IT),
         )
         for reason, count in ranked
     ]

@@ -1,1 +1,1 @@
-"""Work on data sets: make tasks, record an environment, compare, filter, report."""
+"""Work on data sets: report; and what wheels add."""

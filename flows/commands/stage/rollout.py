@@ -11,7 +11,6 @@ from flows.commands.command import Command, Writes
 from flows.console.arguments import (
     curated_folder,
     curated_option,
-    folder_of,
     leak_option,
     out_option,
     profile_options,
@@ -29,11 +28,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     curated_option(parser)
     state_option(parser)
     parser.add_argument("--iteration", type=int, default=1, help="decides the tasks and the seed (default 1)")
-    parser.add_argument(
-        "--scores-of",
-        metavar="PATTERN",
-        help="folder of an earlier iteration's scores, {} in place of its number, for the sampler",
-    )
     out_option(parser)
 
 
@@ -47,15 +41,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from tracewheel.evaluation.idle_reward import check_idle
     from tracewheel.rollout.rollout import roll_out
     from tracewheel.sampling.curriculum import make_sampler
-    from tracewheel.sampling.sampler import observe_scores
-    from tracewheel.scoring.score import SCORES_FILE
 
     warn_of_leaks(check_curated(curated, config.curation))
     check_idle(config.rubric, config.audit, load_tasks(curated, TRAIN))
     sampler = make_sampler(SamplerSections.of(config), curated)
-    for earlier in range(1, options.iteration if options.scores_of else 1):
-        observe_scores(sampler, folder_of(options.scores_of.replace("{}", str(earlier)), "--scores-of") / SCORES_FILE)
-        sampler.evolve(curated)
     task_ids = sampler.select(config.training.tasks_per_iteration, options.iteration)
 
     def produce(out: Path) -> dict[str, float]:

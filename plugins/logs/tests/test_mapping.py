@@ -287,7 +287,7 @@ def test_a_trace_without_its_users_message_is_called_incomplete(tmp_path, capsys
     (tmp_path / "steps.yaml").write_text(STEPS)
     (tmp_path / "log.jsonl").write_text(json.dumps(TICKET) + "\n")
     log, mapping = str(tmp_path / "log.jsonl"), ["--reader", str(tmp_path / "steps.yaml")]
-    assert main(["ingest", "--explain", log, *mapping]) == 0
+    assert main(["data", "explain", log, *mapping]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "incomplete, without a user's message" in said and "everything in the record" not in said
     assert main(["ingest", log, *mapping, "--out", str(tmp_path / "out")]) == 0

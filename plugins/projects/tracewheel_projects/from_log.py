@@ -173,7 +173,7 @@ def _nothing_read(log: str, report: Mapping[str, Any], ingested: Path, readers: 
         says.append(f"the first, line {whys[0].line} of {whys[0].file}: {whys[0].detail}")
     if not is_source:
         given = "".join(f" --reader {reader}" for reader in readers)
-        says.append(f"tracewheel ingest --explain {log}{given} shows a record")
+        says.append(f"tracewheel data explain {log}{given} shows a record")
     if not readers:
         says.append("a format of your own needs --reader module:Class, or a mapping in YAML")
     return "; ".join(says)

@@ -56,7 +56,7 @@ def test_a_device_that_is_none_is_refused_when_the_profile_is_read(device):
         ("rollout worker 1 and rollout worker 2 would both load an engine on GPU 1",
          {"mode": "async", "workers": 2, "placement": {"workers": [[1], [1]]}}),
         ("engine of this process and rollout worker 1 would both load an engine on GPU 0", {"mode": "async"}),
-        ("this process and rollout worker 1 would both load", {"mode": "overlap", "engine": {"kind": "transformers"}}),
+        ("this process and rollout worker 1 would both load", {"mode": "async", "engine": {"kind": "transformers"}}),
         ("vLLM server 1 and vLLM server 2 would both", {"engine": SERVER, "placement": {"vllm": [[0, 1], [1, 2]]}}),
         ("learner and engine of this process have GPU 0 in common", {"placement": {"share": "refuse"}}),
         ("takes 2 different GPUs", {"engine": SERVER, "placement": {"vllm": [[0]]}}),

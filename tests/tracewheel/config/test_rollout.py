@@ -10,7 +10,7 @@ def profile(**rollout):
     return RetrainConfig.model_validate({"name": "x", "rollout": rollout})
 
 
-@pytest.mark.parametrize(("mode", "lag"), [("sync", 0), ("overlap", 1), ("async", 3)])
+@pytest.mark.parametrize(("mode", "lag"), [("sync", 0), ("async", 3)])
 def test_the_mode_determines_the_maximum_age_of_tokens(mode, lag):
     assert profile(mode=mode, max_staleness=3).rollout.lag == lag
 
@@ -20,13 +20,12 @@ def test_greedy_baselines_count_in_the_budget_and_need_episodes_of_one_policy():
     config = RetrainConfig.model_validate(remax)
     assert (config.greedy_baseline, config.episodes_per_iteration) == (True, 8 * 5)
     assert not RetrainConfig.model_validate(remax | {"learner": {"kind": "rloo"}}).greedy_baseline
-    with pytest.raises(ValidationError, match="'greedy_baseline' compares episodes of one policy.*'sync' or 'overlap'"):
+    with pytest.raises(ValidationError, match="'greedy_baseline' compares episodes of one policy.*set it to 'sync'"):
         RetrainConfig.model_validate(remax | {"rollout": {"mode": "async"}})
 
 
-@pytest.mark.parametrize("mode", ["overlap", "async"])
-def test_dynamic_sampling_requires_sync_mode(mode):
-    values = {"name": "x", "rollout": {"mode": mode}, "learner": {"zero_variance": {"kind": "dynamic"}}}
+def test_dynamic_sampling_requires_sync_mode():
+    values = {"name": "x", "rollout": {"mode": "async"}, "learner": {"zero_variance": {"kind": "dynamic"}}}
     with pytest.raises(ValidationError, match="set rollout.mode to 'sync'"):
         RetrainConfig.model_validate(values)
     assert RetrainConfig.model_validate(values | {"rollout": {"mode": "sync"}})

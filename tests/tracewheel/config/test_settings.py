@@ -47,6 +47,8 @@ def test_the_history_names_only_what_is_gone():
         ({"guard": {"window": 8}}, "guard.window was removed in 0.2: it is 4 now; delete the line"),
         ({"schedule": {"min_expected_gain": 0.01}}, "schedule.min_new_tasks decides; `tracewheel runs worth` of the wheel"),
         ({"guard": {"patience": 3}}, "guard.patience: no such key"),
+        ({"rollout": {"mode": "overlap"}}, "rollout.mode: 'overlap' was removed in 0.2: write async"),
+        ({"rollout": {"mode": "both"}}, "rollout.mode: Input should be 'sync' or 'async'"),
     ],
 )
 def test_a_removed_setting_is_refused_with_what_to_do(tmp_path, values, says):
@@ -57,5 +59,7 @@ def test_a_removed_setting_is_refused_with_what_to_do(tmp_path, values, says):
 
 
 def test_a_stored_profile_of_an_earlier_version_is_read_without_them(tmp_path):
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"name": "x", "guard": {"window": 8, "attempts": 1}}))
-    assert load_stored_config(tmp_path).guard.attempts == 1
+    stored = {"name": "x", "guard": {"window": 8, "attempts": 1}, "rollout": {"mode": "overlap", "group_size": 6}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(stored))
+    config = load_stored_config(tmp_path)
+    assert (config.guard.attempts, config.rollout.mode, config.rollout.group_size) == (1, "sync", 6)

@@ -7,7 +7,7 @@ import pytest
 
 from tracewheel.core import box_folders
 from tracewheel.core.box_calls import ABSENT, ARCHITECTURES, KILLED, seccomp_program
-from tracewheel.core.box_folders import bound_folders, hidden_folders
+from tracewheel.core.box_folders import hidden_folders, system_view
 
 
 def test_the_filter_is_made_for_each_machine():
@@ -45,7 +45,7 @@ def test_our_own_code_is_hidden_where_it_lies_in_the_system(monkeypatch, tmp_pat
     (packages / "numpy").mkdir()
     (packages / "tracewheel" / "a").touch()
     assert hidden_folders.__wrapped__(str(packages / "tracewheel")) == (str(packages / "tracewheel"),)
-    assert {"/root", "/home"}.isdisjoint(bound_folders.__wrapped__())
+    assert {"/root", "/home"}.isdisjoint(system_view())
 
 
 def test_our_own_code_is_hidden_beside_a_program_that_is_bound(tmp_path):

@@ -46,7 +46,7 @@ def serving(config, base, renderer, versions, limits, tmp_path):
         log, keys = ConversationLog(tmp_path / "log"), frozenset([KEY, OTHER])
         door = ServingDoor(served(version), renderer, limits, log, keys, redaction, prompt)
         if challenger:
-            door.challenge(Challenger(served(challenger), **settings))
+            door.challenger = Challenger(served(challenger), **settings)
         return door
 
     yield make

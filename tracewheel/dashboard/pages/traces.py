@@ -115,20 +115,19 @@ def _curated(folder: Path) -> dict[str, Any]:
     }
 
 
-def quarantine_of(file: Path, known: Mapping[str, int], examples: int = EXAMPLES) -> list[dict[str, Any]]:
+def quarantine_of(file: Path, known: Mapping[str, int]) -> list[dict[str, Any]]:
     """Reasons of a quarantine with advice and some records, the most frequent first.
 
     Args:
         file: `quarantine.jsonl`; its first `MOST_LINES` lines are read, and of each line the beginning.
         known: Reason to its count, as ingest's report has it.
-        examples: Records of each reason.
     """
     shown: dict[str, list[dict[str, Any]]] = {}
     counts: Counter[str] = Counter()
     for record in _records(file):
         reason = str(record.get("reason", ""))
         counts[reason] += 1
-        if len(shown.setdefault(reason, [])) < examples:
+        if len(shown.setdefault(reason, [])) < EXAMPLES:
             shown[reason].append({name: record.get(name) for name in ("file", "line", "offset", "detail")} | _excerpt(record))
     every = Counter({str(reason): int(count) for reason, count in known.items()}) or counts
     return [

@@ -117,11 +117,11 @@ def advantages_at(run: FinishedRun, source: Source) -> Advantages:
     return advantages_of(run, rollouts_of(run).get(source.iteration, []))
 
 
-def others_of(source: Source, found: Mapping[str, Any], most: int = 32) -> list[dict[str, Any]]:
+def others_of(source: Source, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The other episodes of the same task in the same stored result: a group's, or further samples."""
     return Episodes([source]).rows(
-        "SELECT id, sample, outcome, total, tokens FROM {episodes} WHERE task_id = ? AND id <> ? ORDER BY sample, id LIMIT ?",
-        [found["task_id"], found["id"], most],
+        "SELECT id, sample, outcome, total, tokens FROM {episodes} WHERE task_id = ? AND id <> ? ORDER BY sample, id LIMIT 32",
+        [found["task_id"], found["id"]],
     )
 
 

@@ -9,8 +9,8 @@ from itertools import islice
 from tracewheel.core.errors import DataError
 from tracewheel.operations.preflight.line import Line, Looked, counted
 from tracewheel.traces.discovery import find_logs, find_outcomes
-from tracewheel.traces.explain import read_first
-from tracewheel.traces.quarantine import ADVICE, Quarantined
+from tracewheel.traces.quarantine import Quarantined
+from tracewheel.traces.readers.reading import read_first
 from tracewheel.traces.sources import address_in
 from tracewheel.traces.sources import named as named_paths
 from tracewheel.traces.statements import read_outcomes
@@ -51,7 +51,7 @@ def check_logs(looked: Looked) -> Iterator[Line]:
         "warning" if looked.traces else looked.worst,
         f"{read}; {counted(len(bad), 'record')} cannot be read, {count} as «{reason}» "
         f"(first: {name}:{first.line}: {first.detail})",
-        ADVICE.get(reason, "tracewheel ingest --explain FILE shows what becomes of a record"),
+        first.advice or "tracewheel data explain FILE shows what becomes of a record",
     )
 
 

@@ -1,35 +1,15 @@
 """The doctor: checks of a run's records for the known failure modes of agentic reinforcement learning."""
 
-from tracewheel.core.run_record import LOOP_FILE, loops_of
+from tracewheel.core.run_record import LOOP_FILE
 from tracewheel.report.doctor.checks import CHECKS, examine
-from tracewheel.report.doctor.finding import SEVERITIES, Finding, worst
+from tracewheel.report.doctor.finding import Finding, worst
 from tracewheel.report.doctor.run_records import (
     GUARD_FILE,
     Iteration,
     RunRecords,
-    Weights,
     read_families,
     read_guard,
     read_iteration,
     read_records,
     read_split_ledger,
 )
-
-__all__ = [
-    "CHECKS",
-    "GUARD_FILE",
-    "LOOP_FILE",
-    "SEVERITIES",
-    "Finding",
-    "Iteration",
-    "RunRecords",
-    "Weights",
-    "examine",
-    "loops_of",
-    "read_families",
-    "read_guard",
-    "read_iteration",
-    "read_records",
-    "read_split_ledger",
-    "worst",
-]

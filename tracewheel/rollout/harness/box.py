@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tracewheel.config import HarnessConfig
 from tracewheel.core.box_calls import seccomp_program
-from tracewheel.core.box_folders import bound_folders, hidden_folders, masked_files
+from tracewheel.core.box_folders import hidden_folders, system_view
 from tracewheel.rollout.harness import boxed
 from tracewheel.rollout.harness.launcher import FILTER
 
@@ -138,10 +138,7 @@ def _lacks() -> str:
 def _system(with_filter: str) -> list[str]:
     """The options that all boxes have in common."""
     line = [str(shutil.which("bwrap")), "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
-    line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box", *bound_folders()]
-    line += ["--proc", "/proc", "--dev", "/dev"]
-    for path in masked_files():
-        line += ["--ro-bind", "/dev/null", path]
+    line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box", *system_view()]
     for folder in ("/tmp", "/dev/shm"):
         line += ["--size", SCRATCH, "--tmpfs", folder]
     for folder in CERTIFICATES:

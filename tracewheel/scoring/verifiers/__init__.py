@@ -35,24 +35,6 @@ VERIFIERS = KindTable(
     },
 )
 
-__all__ = [
-    "VERIFIERS",
-    "AnyVerifier",
-    "Episode",
-    "EpisodeCall",
-    "EpisodeVerifier",
-    "GradedVerifier",
-    "GroupVerifier",
-    "Verdict",
-    "Verifier",
-    "checked",
-    "episode_from",
-    "episode_of",
-    "make_verifier",
-    "state_progress",
-    "verdict_of",
-]
-
 
 def make_verifier(kind: str) -> AnyVerifier:
     """Make a verifier: a built-in name, or `module:Class` for your own, with arguments as in `core.kinds`.

@@ -1,10 +1,12 @@
-"""Reads whole files without an archive: for benchmarks, tests and interactive use."""
+"""Reads files without an archive: for looks at logs, benchmarks, tests and interactive use."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tracewheel.config import IngestConfig
 from tracewheel.core.errors import DataError
 from tracewheel.core.files import LARGEST_EXPANSION
 from tracewheel.core.kind_table import how_to_get
@@ -14,8 +16,11 @@ from tracewheel.traces.json_cutter import LARGEST, Piece
 from tracewheel.traces.log_file import LogFile
 from tracewheel.traces.quarantine import Quarantined
 from tracewheel.traces.readers.log_reader import LogReader
+from tracewheel.traces.readers.plugins import own_readers
 from tracewheel.traces.readers.reader import Reader
 from tracewheel.traces.spool import Spool
+
+REMEMBERED = 64 << 20  # bytes of a record's lines that are held
 
 
 def read_traces(
@@ -38,6 +43,56 @@ def read_traces(
             yield from reader.read(pieces_of(path), name)
         for _, item in reader.spooled():
             yield item
+
+
+def read_first(config: IngestConfig, path: Path, most: int) -> Iterator[Trace | Quarantined]:
+    """The records in about the first `most` bytes of a log file as they are read; nothing is redacted or written."""
+    with Spool() as spool:
+        reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
+        yield from reader.read(_within(pieces_of(path), most), path.name)
+        yield from (item for _, item in reader.spooled())
+
+
+def _within(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
+    for piece in pieces:
+        yield piece
+        most -= len(piece.raw)
+        if most <= 0:
+            return
+
+
+def records_of(config: IngestConfig, path: Path) -> Iterator[tuple[Trace | Quarantined, list[bytes]]]:
+    """The records of a log file as they are read, each with the bytes of its lines or parts; nothing is redacted or written."""
+    with Spool() as spool:
+        reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
+        memory = _Memory()
+        for item in reader.read(memory.of(pieces_of(path)), path.name):
+            yield item, [item.raw] if isinstance(item, Quarantined) else memory.take(item.source_line)
+        for group, item in reader.spooled():
+            if isinstance(item, Quarantined):
+                yield item, [item.raw]
+            else:
+                own = (piece.raw for piece in pieces_of(path) if piece.line == item.source_line)
+                yield item, group.raws if group else [*itertools.islice(own, 1)]
+
+
+class _Memory:
+    """The pieces that a reader has taken since its last record."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+        self._size = 0
+
+    def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            self._size += len(piece.raw)
+            if self._size <= REMEMBERED:
+                self._pieces.append(piece)
+            yield piece
+
+    def take(self, line: int) -> list[bytes]:
+        taken, self._pieces, self._size = self._pieces, [], 0
+        return [piece.raw for piece in taken if piece.line >= line] or [piece.raw for piece in taken]
 
 
 def pieces_of(path: Path) -> Iterator[Piece]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from tracewheel import InfrastructureError, bound_folders, hidden_folders, masked_files, said_version, seccomp_program
+from tracewheel import InfrastructureError, hidden_folders, said_version, seccomp_program, system_view
 from tracewheel_worlds.sandbox.archives import packed_files
 from tracewheel_worlds.sandbox.attendance import END_SECONDS, Given, attend
 from tracewheel_worlds.sandbox.base import WORKING_FOLDER, BoxFile, BoxRun, Limits
@@ -111,12 +111,7 @@ class Bubblewrap:
             "ALL",
         ]
         line += ["--die-with-parent", "--new-session", "--uid", USER, "--gid", USER, "--hostname", "box"]
-        line += bound_folders()
-        for folder in hidden_folders(OUR_PACKAGE):
-            line += ["--tmpfs", folder, "--remount-ro", folder]
-        line += ["--proc", "/proc", "--dev", "/dev"]
-        for path in masked_files():
-            line += ["--ro-bind", "/dev/null", path]
+        line += system_view(hidden_folders(OUR_PACKAGE))
         size = str((limits.disk_mb << 20) + SPARE_DISK)
         for folder in ("/tmp", "/dev/shm", WORKING_FOLDER):
             line += ["--size", size, "--tmpfs", folder]

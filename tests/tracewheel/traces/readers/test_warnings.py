@@ -80,7 +80,10 @@ def test_warnings_are_counted_and_most_of_them_refuse_the_ingest(tmp_path):
     assert shortfall(report) == ""  # somebody asks, later
     report = lines(tmp_path, RESPONSE, greeting | {"id": "g"}, {**RESPONSE, "id": "r2"})
     assert (report["kept"], report["agent_first"], report["without_user"]) == (3, 3, 2)
-    assert shortfall(report) == "2 of 3 traces begin with the agent, and nobody asks it for anything; see one with --explain"
+    assert (
+        shortfall(report)
+        == "2 of 3 traces begin with the agent, and nobody asks it for anything; see one with `tracewheel data explain`"
+    )
     record = {"messages": SAID, "session_config": {"offered": [TOOL]}}
     report = lines(tmp_path, record, {"messages": SAID[:1] + SAID[3:], "tools": [TOOL]}, {**record, "id": "b"})
     assert report["tools_elsewhere"] == 2
@@ -162,4 +165,4 @@ def test_the_hint_of_a_reason_does_not_propose_a_reader_to_its_user(tmp_path):
     (why,) = frequent_reasons(report, tmp_path / "out" / "quarantine.jsonl")
     assert "--reader" in why.advice
     (why,) = frequent_reasons(report, tmp_path / "out" / "quarantine.jsonl", True)
-    assert "--reader" not in why.advice and "--explain" in why.advice
+    assert "--reader" not in why.advice and "data explain" in why.advice

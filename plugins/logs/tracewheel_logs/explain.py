@@ -4,69 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tracewheel.config import IngestConfig
-from tracewheel.core.errors import DataError, SecretError
-from tracewheel.core.types import Trace
-from tracewheel.traces.json_cutter import Piece
-from tracewheel.traces.quarantine import ADVICE, Quarantined
-from tracewheel.traces.readers.log_reader import LogReader
-from tracewheel.traces.readers.plugins import own_readers
-from tracewheel.traces.readers.reading import pieces_of
-from tracewheel.traces.redaction.redactor import Redactor
-from tracewheel.traces.spool import Spool
+from tracewheel import DataError, Quarantined, Redactor, SecretError, Trace, records_of
 
-REMEMBERED = 64 << 20  # bytes of a record's lines that are held to be shown
+if TYPE_CHECKING:
+    from tracewheel import IngestConfig
+
 FIELDS = ("id", "task", "session", "user", "created", "model", "outcome", "environment", "tokens")
 REWARDS = re.compile("reward|score|success|outcome|pass|resolved|correct|total|value|grade|solved|^ok$", re.IGNORECASE)
 SHORTEST = 4  # a shorter text occurs in others by accident
 
 
-@dataclass(frozen=True)
-class Explained:
-    """A record and what was read of it.
-
-    Attributes:
-        file: The log file.
-        number: Place of the record among those of the file, from 1.
-        line: Where it begins.
-        original: The record's JSON values, one for each line or part; texts where they are no JSON.
-        trace: What would be stored, already redacted; None for a quarantined record.
-        reason: Why it is quarantined, or "".
-        detail: What exactly is wrong.
-        advice: What to do about it.
-        redacted: How many places would be redacted, by kind.
-        read: Where the fields of the trace were in the record, by field.
-        unread: What of the record is not in the trace: an example by path.
-    """
-
-    file: str
-    number: int
-    line: int
-    original: list[Any]
-    trace: Trace | None = None
-    reason: str = ""
-    detail: str = ""
-    advice: str = ""
-    redacted: dict[str, int] = field(default_factory=dict)
-    read: dict[str, list[str]] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON types."""
-        names = ("file", "number", "line", "reason", "detail", "advice", "redacted", "read", "unread", "original")
-        record = {name: getattr(self, name) for name in names}
-        return {**record, "format": self.trace and self.trace.format, "trace": self.trace and asdict(self.trace)}
-
-
-def explain_record(config: IngestConfig, path: Path, *, record: int | None = None, line: int | None = None) -> Explained:
+def explain_record(config: IngestConfig, path: Path, *, record: int | None = None, line: int | None = None) -> dict[str, Any]:
     """Read one record and say what became of it. Nothing is written.
 
     Args:
@@ -75,6 +30,12 @@ def explain_record(config: IngestConfig, path: Path, *, record: int | None = Non
         record: Which record of the file, from 1; default the first.
         line: The line of the record instead; of a record that takes several lines, any of them.
 
+    Returns:
+        `file`, `number` (from 1) and `line` of the record; `original`, its JSON values, one for each line or part, texts where
+        they are no JSON; `trace`, what would be stored, redacted, with its `format` and whether it says what was `asked`; None
+        for a record in quarantine, which has `reason`, `detail` and `advice`; `redacted`, the places that would be, by kind;
+        `read`, where the trace's fields were in the record; `unread`, what is not in the trace, an example by path.
+
     Raises:
         DataError: there is no such file or record.
     """
@@ -82,8 +43,8 @@ def explain_record(config: IngestConfig, path: Path, *, record: int | None = Non
         raise DataError(f"{path}: no such log file")
     found: tuple[int, Trace | Quarantined, list[bytes]] | None = None
     try:
-        for number, (item, raws) in enumerate(_items(config, path), start=1):
-            begins = item.line if isinstance(item, Quarantined) else item.source_line
+        for number, (item, raws) in enumerate(records_of(config, path), start=1):
+            begins = _line(item)
             if line is None and number == (record or 1):
                 found = number, item, raws
                 break
@@ -96,81 +57,26 @@ def explain_record(config: IngestConfig, path: Path, *, record: int | None = Non
     if found is None:
         which = f"line {line}" if line is not None else f"record {record or 1}"
         raise DataError(f"{path}: no {which}; records count from 1")
-    return _explained(config, path, *found)
-
-
-def read_first(config: IngestConfig, path: Path, most: int) -> Iterator[Trace | Quarantined]:
-    """The records in about the first `most` bytes of a log file as they are read; nothing is redacted or written."""
-    with Spool() as spool:
-        reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
-        yield from reader.read(_within(pieces_of(path), most), path.name)
-        yield from (item for _, item in reader.spooled())
-
-
-def _within(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
-    for piece in pieces:
-        yield piece
-        most -= len(piece.raw)
-        if most <= 0:
-            return
+    number, item, raws = found
+    original = [_parsed(raw) for raw in raws]
+    says: dict[str, Any] = {"reason": "", "detail": "", "advice": "", "redacted": {}, "read": {}, "unread": {}, "trace": None}
+    says |= {"file": str(path), "number": number, "line": _line(item), "original": original, "format": None, "asked": True}
+    if isinstance(item, Quarantined):
+        return says | {"reason": item.reason, "detail": item.detail, "advice": item.advice}
+    try:
+        redacted, counts = Redactor(config.redaction).trace(item)
+    except SecretError as error:
+        return says | {"reason": "not redacted", "detail": str(error)}
+    fates = _Fates(item)
+    for value in original:
+        fates.follow(value, "")
+    asked = any(message["role"] == "user" for message in item.messages) or bool((item.environment or {}).get("prompt"))
+    says |= {"trace": asdict(redacted), "format": redacted.format, "asked": asked}
+    return says | {"redacted": dict(counts), "read": fates.read, "unread": fates.unread}
 
 
 def _line(item: Trace | Quarantined) -> int:
     return item.line if isinstance(item, Quarantined) else item.source_line
-
-
-def _items(config: IngestConfig, path: Path) -> Iterator[tuple[Trace | Quarantined, list[bytes]]]:
-    """The records of a file, each with its bytes."""
-    with Spool() as spool:
-        reader = LogReader(config.format, spool, own_readers(config.readers), config.fields)
-        memory = _Memory()
-        for item in reader.read(memory.of(pieces_of(path)), path.name):
-            yield item, [item.raw] if isinstance(item, Quarantined) else memory.take(item.source_line)
-        for group, item in reader.spooled():
-            if isinstance(item, Quarantined):
-                yield item, [item.raw]
-            else:
-                yield item, group.raws if group else _at_line(path, item.source_line)
-
-
-class _Memory:
-    """The pieces that a reader has taken since its last record."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Piece] = []
-        self._size = 0
-
-    def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        for piece in pieces:
-            self._size += len(piece.raw)
-            if self._size <= REMEMBERED:
-                self._pieces.append(piece)
-            yield piece
-
-    def take(self, line: int) -> list[bytes]:
-        taken, self._pieces, self._size = self._pieces, [], 0
-        return [piece.raw for piece in taken if piece.line >= line] or [piece.raw for piece in taken]
-
-
-def _at_line(path: Path, line: int) -> list[bytes]:
-    return [piece.raw for piece in pieces_of(path) if piece.line == line][:1]
-
-
-def _explained(config: IngestConfig, path: Path, number: int, item: Trace | Quarantined, raws: list[bytes]) -> Explained:
-    original = [_parsed(raw) for raw in raws]
-    if isinstance(item, Quarantined):
-        advice = ADVICE.get(item.reason, "")
-        return Explained(str(path), number, item.line, original, None, item.reason, item.detail, advice)
-    fates = _Fates(item)
-    for value in original:
-        fates.follow(value, "")
-    try:
-        redacted, counts = Redactor(config.redaction).trace(item)
-    except SecretError as error:
-        return Explained(str(path), number, item.source_line, original, None, "not redacted", str(error))
-    return Explained(
-        str(path), number, item.source_line, original, redacted, redacted=dict(counts), read=fates.read, unread=fates.unread
-    )
 
 
 def _parsed(raw: bytes) -> Any:

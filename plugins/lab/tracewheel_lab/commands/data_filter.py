@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.commands.command import Command
-from flows.console.arguments import folder_of
-from flows.console.look import Card, Grid
+from tracewheel import Card, Command, DataError, Grid, folder_of
+
+if TYPE_CHECKING:
+    import pandas
+
+    from tracewheel import Filter
+
+TASKS = "tasks.parquet"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +25,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    from tracewheel.core.files import read_table
-    from tracewheel.curation.curated_folder import TASKS_FILE
-    from tracewheel.curation.filters import Filter, dry_run_by_split
+    """The tasks that a filter would keep and remove, in total and by split.
+
+    Raises:
+        ConfigError: the filter is none, or names no column.
+        DataError: the folder is not what `tracewheel curate` wrote.
+    """
+    from tracewheel import Filter, read_table
 
     wanted = Filter(options.filter)
-    tasks = read_table(folder_of(options.curated, "CURATED") / TASKS_FILE)
-    return {"curated": options.curated, "filter": options.filter, **dry_run_by_split(wanted, tasks)}
+    tasks = read_table(folder_of(options.curated, "CURATED") / TASKS)
+    if "split" not in tasks:
+        raise DataError(f"{TASKS}: no column 'split'; name the folder that `tracewheel curate` wrote")
+    parts = {str(split): _described(wanted, part) for split, part in tasks.groupby("split", sort=False)}
+    return {"curated": options.curated, "filter": options.filter, **_described(wanted, tasks), "splits": parts}
+
+
+def _described(wanted: Filter, tasks: pandas.DataFrame) -> dict[str, Any]:
+    return {"tasks": len(tasks), "kept": int(wanted.keep(tasks).sum()), "clauses": wanted.dry_run(tasks)}
 
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:

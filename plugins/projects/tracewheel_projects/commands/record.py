@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.commands.command import Command, Writes
-from flows.console.arguments import folder_of, out_option
-from flows.console.look import Card, number
-from tracewheel.core.errors import DataError
+from tracewheel import Card, Command, DataError, Writes, folder_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -19,16 +16,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tool-set", metavar="TEXT", help="only traces whose tool set has TEXT in its name")
     parser.add_argument("--free-tool", dest="free_tools", action="append", default=[], metavar="NAME", help="never matched")
     parser.add_argument("--world", choices=("measured", "shared", "separate"), default="measured", help="default: measured")
-    out_option(parser, "folder to write; name it as environment.kind recorded:DIR")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; name it as environment.kind recorded:DIR")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    from tracewheel.core.files import read_table
-    from tracewheel.core.store import produce_whole
-    from tracewheel.environments.recorded.build import build_recording, outcomes_of, tool_sets
-    from tracewheel.traces.ingested_folder import TRACES_FOLDER
+    from tracewheel import build_recording, outcomes_of, produce_whole, read_table, tool_sets
 
-    traces = read_table(folder_of(options.traces, "TRACES") / TRACES_FOLDER)
+    traces = read_table(folder_of(options.traces, "TRACES") / "traces.parquet")
     if options.tool_set:
         chosen = tool_sets(traces).str.contains(re.escape(options.tool_set))
         if not chosen.any():
@@ -45,7 +39,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     rows = [
-        (name.replace("_", " "), number(value))
+        (name.replace("_", " "), _shown(value))
         for name, value in result.items()
         if isinstance(value, int | float | str | None) and name not in ("out", "environment")
     ]
@@ -53,9 +47,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     rows.append(("outcomes", ", ".join(f"{count} {name}" for name, count in outcomes.items())))
     title = f"Recorded environment in {result['out']}"
     if not outcomes["success"]:
-        from tracewheel.curation.no_tasks import without_task
-
-        return Card(title, rows, look_at=without_task({"traces": outcomes}), tone="warning")
+        says = "none of its traces is a success, so it has no task: name the field of the outcome with ingest.fields.outcome"
+        return Card(title, rows, look_at=f"{says} (docs/traces.md)", tone="warning")
     kind = f"environment.kind={result['environment']}"
     return Card(
         title,
@@ -63,6 +56,14 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
         look_at=f"name it in the profile: environment.kind: {result['environment']}",
         next=[f"tracewheel curate PROFILE.yaml --traces {options.traces} --set {kind} --out DIR"],
     )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return str(value or "–")
 
 
 COMMAND = Command(

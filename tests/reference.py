@@ -1,4 +1,4 @@
-"""The reference page, made from the code: `python -m flows.reference > docs/reference.md`. A test compares."""
+"""The reference page, made from the code: `python -m tests.reference > docs/reference.md`. A test compares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MARKS = (
 )
 HEAD = """# Reference
 
-Made from the code by `python -m flows.reference > docs/reference.md`; a test compares.
+Made from the code by `python -m tests.reference > docs/reference.md`; a test compares.
 
 ## Commands
 
