@@ -18,18 +18,6 @@ def ingested(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(capsys):
-    """Runs a command in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def test_traces_become_an_environment(run, ingested, tmp_path):
     code, _, err = run("data", "record", ingested, "--out", tmp_path / "recorded")
     assert code == 2 and "2 tool sets" in err, "one shipped conversation is of another agent"
