@@ -22,21 +22,42 @@ from tracewheel.scoring.score import SCORES_FILE
 
 @dataclass
 class Source:
-    """Gives the loop its trajectories and the sampler their outcomes; each new policy is passed to it."""
+    """Gives the loop its trajectories and the sampler their outcomes; each new policy is passed to it.
+
+    It rolls out before each update.
+    """
 
     run: Run
     curated: Entry
     sampler: TaskSampler
 
     def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
-        """An iteration's trajectories and their scores, round by round.
+        """An iteration's trajectories and their scores: one round, or with dynamic sampling until enough groups carry a signal.
 
         Args:
             policy: The policy that the iteration updates.
             iteration: Its number.
             used: How many episodes of the training's budget earlier iterations took.
         """
-        raise NotImplementedError
+        trajectories: list[Entry] = []
+        scores: list[Entry] = []
+        tried: list[str] = []
+        config = self.run.config
+        wanted = config.training.tasks_per_iteration
+        while task_ids := self.sampler.select(wanted, iteration, exclude=tried):
+            rolled_out = roll_out(self.run, **self.round(policy, iteration, task_ids, refill=len(trajectories)))
+            trajectories.append(rolled_out)
+            scores.append(self.score(rolled_out, iteration))
+            tried += task_ids
+            wanted = refill_size(
+                config.learner,
+                config.training,
+                score_files(scores),
+                group_size=config.episodes_per_task,
+                used=used + episodes_of(trajectories),
+            )
+        self.sampler.evolve(self.curated.path)
+        return trajectories, scores
 
     def updated(self, policy: Policy) -> None:
         """There is a new policy, and another iteration to come."""
@@ -76,37 +97,10 @@ def open_source(run: Run, curated: Entry, sampler: TaskSampler) -> Iterator[Sour
     """The source that the profile asks for."""
     match run.config.rollout.mode:
         case "sync":
-            yield SyncSource(run, curated, sampler)
+            yield Source(run, curated, sampler)
         case "async":
             with contextlib.closing(QueueSource(run, curated, sampler)) as source:
                 yield source
-
-
-@dataclass
-class SyncSource(Source):
-    """Rolls out before each update."""
-
-    def gather(self, policy: Policy, iteration: int, used: int) -> tuple[list[Entry], list[Entry]]:
-        """One round, or with dynamic sampling until enough groups carry a signal."""
-        trajectories: list[Entry] = []
-        scores: list[Entry] = []
-        tried: list[str] = []
-        config = self.run.config
-        wanted = config.training.tasks_per_iteration
-        while task_ids := self.sampler.select(wanted, iteration, exclude=tried):
-            rolled_out = roll_out(self.run, **self.round(policy, iteration, task_ids, refill=len(trajectories)))
-            trajectories.append(rolled_out)
-            scores.append(self.score(rolled_out, iteration))
-            tried += task_ids
-            wanted = refill_size(
-                config.learner,
-                config.training,
-                score_files(scores),
-                group_size=config.episodes_per_task,
-                used=used + episodes_of(trajectories),
-            )
-        self.sampler.evolve(self.curated.path)
-        return trajectories, scores
 
 
 @dataclass

@@ -367,3 +367,14 @@ def deploy(server, tmp_path):
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in [*process.children(recursive=True), process]:
                 child.kill()
+
+
+@pytest.fixture(scope="module")
+def made(profile, tmp_path_factory):
+    """Ingested and curated logs of the profile."""
+    from flows.cli import main
+
+    folder = tmp_path_factory.mktemp("made")
+    assert main(["ingest", str(profile), "--out", str(folder / "ingested")]) == 0
+    assert main(["curate", str(profile), "--traces", str(folder / "ingested"), "--out", str(folder / "curated")]) == 0
+    return folder / "ingested", folder / "curated"

@@ -4,16 +4,7 @@ import json
 
 import pytest
 
-from flows.cli import build_parser, main
-
-
-@pytest.fixture(scope="module")
-def made(profile, tmp_path_factory):
-    """Ingested and curated logs of the profile."""
-    folder = tmp_path_factory.mktemp("made")
-    assert main(["ingest", str(profile), "--out", str(folder / "ingested")]) == 0
-    assert main(["curate", str(profile), "--traces", str(folder / "ingested"), "--out", str(folder / "curated")]) == 0
-    return folder / "ingested", folder / "curated"
+from flows.cli import build_parser
 
 
 def test_a_data_command_has_help_with_the_exit_codes(capsys):

@@ -47,7 +47,7 @@ def gather(tmp_path, monkeypatch):
         config = RetrainConfig.model_validate({"name": "t", "training": training, "learner": learner})
         calls.clear()
         sampler = TaskSampler(config.sampler, TASKS, seed=1)
-        source = sources.SyncSource(SimpleNamespace(config=config), entry("curate"), sampler)
+        source = sources.Source(SimpleNamespace(config=config), entry("curate"), sampler)
         trajectories, scores = source.gather(None, iteration=1, used=used)
         return trajectories, scores, list(calls), config
 

@@ -5,17 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from flows.cli import main
 from tracewheel import digest_of
-
-
-@pytest.fixture(scope="module")
-def made(profile, tmp_path_factory):
-    """Ingested and curated logs of the profile."""
-    folder = tmp_path_factory.mktemp("made")
-    assert main(["ingest", str(profile), "--out", str(folder / "ingested")]) == 0
-    assert main(["curate", str(profile), "--traces", str(folder / "ingested"), "--out", str(folder / "curated")]) == 0
-    return folder / "ingested", folder / "curated"
 
 
 def test_a_filter_is_tried_without_changing_anything(run, made):
