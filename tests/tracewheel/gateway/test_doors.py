@@ -9,6 +9,7 @@ import time
 import httpx
 import pytest
 
+from tests.timing import cpu_seconds
 from tracewheel.gateway import connections
 from tracewheel.gateway.asking import Limits, parse_body
 from tracewheel.gateway.conversation_log import ConversationLog
@@ -177,9 +178,8 @@ def test_calls_and_their_results_are_checked_in_one_walk():
     count = 20_000
     calls = [{"id": str(number), "function": {"name": "f", "arguments": "{}"}} for number in range(count)]
     results = [{"role": "tool", "tool_call_id": str(number), "content": ""} for number in reversed(range(count))]
-    begun = time.monotonic()
-    ChatRequest([{"role": "assistant", "tool_calls": calls}, *results]).check_calls("messages")
-    assert time.monotonic() - begun < 1
+    request = ChatRequest([{"role": "assistant", "tool_calls": calls}, *results])
+    assert cpu_seconds(lambda: request.check_calls("messages"), 1.0) < 1.0
     for wrong in ([*results[:-1]], [*results, results[0]]):
         with pytest.raises(Refusal):
             ChatRequest([{"role": "assistant", "tool_calls": calls}, *wrong]).check_calls("messages")
@@ -188,9 +188,8 @@ def test_calls_and_their_results_are_checked_in_one_walk():
 def test_a_stop_text_is_found_without_reading_the_turn_again_for_each_token(renderer):
     text = "häuser 😀 " * 3000 + "STOP and so on"
     ids = renderer.tokenizer.encode(text, add_special_tokens=False)
-    begun = time.monotonic()
+    assert cpu_seconds(lambda: cut_at_stop(renderer, ids, ["STOP"]), 2.0) < 2.0
     said, before, stop = cut_at_stop(renderer, ids, ["STOP"])
-    assert time.monotonic() - begun < 2
     assert (before, stop) == (text[: text.index("STOP")], "STOP")
     assert renderer.decode(said).endswith("STOP") and not renderer.decode(said[:-1]).endswith("STOP")
     for end in ("😀", "ä", "user"):
