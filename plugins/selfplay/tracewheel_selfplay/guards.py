@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from tracewheel import ConfigError, DataError, Strict, wilson_interval
+from tracewheel import ConfigError, Strict
 from tracewheel_selfplay.majority import FEWEST
 
 
@@ -15,8 +15,9 @@ class Limits(Strict):
     """Where the guards stop.
 
     Attributes:
-        least_agreement: Of the labelled tasks' episodes, the share whose own reward is the true one; stops where the upper
-            end of its 95% interval is below, or where it fell by `most_fall` since the first round.
+        least_agreement: Of the labelled tasks' episodes, the share whose own reward is the true one; stops where it is no
+            more, or fell by `most_fall` since the first round. At a half the reward says nothing, so a loop goes on only
+            while it has been seen to be above.
         most_fall: That fall.
         most_flips: Share of tasks whose majority may differ from that of the round before; stops after two rounds above.
         most_length: Tokens an episode, as a multiple of the first round's; stops above it and below its inverse.
@@ -67,25 +68,22 @@ def flip_rate(before: Mapping[str, str], now: Mapping[str, str]) -> float | None
     return fmean(before[task] != now[task] for task in both) if both else None
 
 
-def check_groups(size: int, labels: int, limits: Limits | None) -> None:
-    """Check that groups can have a majority, and that the guards could stop.
+def check_groups(size: int) -> None:
+    """Check that groups can have a majority.
 
     Raises:
         ConfigError: groups are too small.
-        DataError: not even wrong rewards alone would be enough to stop.
     """
     if size < FEWEST:
         raise ConfigError(f"rollout.group_size: {size} episodes have no majority; at least {FEWEST} are needed")
-    if limits and wilson_interval(0, labels * size)[1] >= limits.least_agreement:
-        raise DataError(f"--labels {labels}: in groups of {size} the guards see {labels * size} episodes, too few to stop by")
 
 
 def stop_reason(rounds: Sequence[Round], limits: Limits) -> str:
     """Why to stop after the last round; "" to go on. Rounds before it have passed."""
     first, last = rounds[0], rounds[-1]
     if last.labelled:
-        upper, rate = wilson_interval(last.agree, last.labelled)[1], last.agree / last.labelled
-        if upper < limits.least_agreement:
+        rate = last.agree / last.labelled
+        if rate <= limits.least_agreement:
             return f"its reward is the true one in {rate:.0%} of {last.labelled} labelled episodes"
         seen = next(one for one in rounds if one.labelled)
         began = seen.agree / seen.labelled

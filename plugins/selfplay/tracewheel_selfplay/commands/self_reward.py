@@ -35,7 +35,7 @@ def run(options: Namespace) -> dict[str, Any]:
 
     Raises:
         ConfigError: groups are too small for a majority, or the gate waits for an audit.
-        DataError: a folder is missing, or there are too few labels.
+        DataError: a folder is missing, or there are no labels.
     """
     config = profile_of(options, "policy.base")
     from tracewheel import curated_folder, folder_of, resolve_config, write_json
@@ -49,7 +49,7 @@ def run(options: Namespace) -> dict[str, Any]:
     reward = resolve_config(options.config, [*options.overrides, f"rubric.verifiers={rubric}"], options.run_dir)
     curated, start, out = curated_folder(options), folder_of(options.state, "--state"), Path(options.out)
     limits = None if options.unguarded else Limits()
-    check_groups(config.rollout.group_size, options.labels, limits)
+    check_groups(config.rollout.group_size)
     check_start(config, out, curated, start)
     begin(config, out)
     found = self_reward(config, reward, curated, start, out / "rounds", labels=options.labels, limits=limits)
