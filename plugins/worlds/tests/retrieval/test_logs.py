@@ -10,11 +10,11 @@ from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.config import CurateSections, load_config
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
-from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
-from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers.exact_match import AnswerMatchVerifier
 from tracewheel.traces.ingest import ingest
+from tracewheel_projects.demo.base_tokenizer import START_OF_TURN, build_tokenizer
+from tracewheel_projects.demo.worlds import WORLDS
 from tracewheel_worlds.retrieval.agent import solution
 from tracewheel_worlds.retrieval.environment import RetrievalEnvironment
 from tracewheel_worlds.retrieval.logs import HABITS, SLIPS, faulty_calls, log_lines
