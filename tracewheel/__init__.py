@@ -161,6 +161,7 @@ PUBLIC = {
         "Solver",
         "TaskMaker",
         "ToolError",
+        "ToolFailure",
         "VariantMaker",
         "function_tool",
         "play_calls",

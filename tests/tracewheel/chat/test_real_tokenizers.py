@@ -5,10 +5,12 @@ import json
 
 import pytest
 
+from tests.conftest import BASE
 from tracewheel.chat.formats.hermes import HermesFormat
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
+
+CHAT_TEMPLATE = (BASE / "chat_template.jinja").read_text()
 
 LARGE = ("gemma3", "gptoss")
 NAMES = ["qwen3", "deepseek_v3", "llama3_1", "smollm2", *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]

@@ -19,8 +19,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tracewheel.core.errors import ConfigError
-from tracewheel.environments.base import ToolFailure
+from tracewheel import ConfigError, ToolFailure
 
 
 class Call(BaseModel):
@@ -260,9 +259,7 @@ def _require_client() -> None:
     try:
         import mcp  # noqa: F401
     except ImportError as error:
-        raise ConfigError(
-            "the environment 'mcp' needs the official client: pip install 'tracewheel[mcp]' -c constraints.txt"
-        ) from error
+        raise ConfigError("the environment 'mcp' needs the official client: pip install 'tracewheel-bridges[mcp]'") from error
 
 
 @atexit.register
