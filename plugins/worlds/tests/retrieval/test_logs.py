@@ -3,6 +3,7 @@
 import json
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tracewheel_worlds.retrieval.stock import desk_of
 from tracewheel_worlds.retrieval.tasks import FAMILIES, TIERS, make_task
 
 WORLD = WORLDS["retrieval"]
+CONFIG = Path(__file__).parents[2] / "configs/retrieval.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_habits_are_wrong_except_for_one_that_guesses():
 def test_the_curated_sets_share_no_name(lines, tmp_path):
     log = tmp_path / "logs.jsonl"
     log.write_bytes(b"".join(line + b"\n" for line in lines))
-    config = load_config("configs/retrieval.yaml", [f"ingest.paths=[{log}]"])
+    config = load_config(CONFIG, [f"ingest.paths=[{log}]"])
     for name in ("ingested", "curated"):
         (tmp_path / name).mkdir()
     ingest(config.ingest, tmp_path / "ingested")
