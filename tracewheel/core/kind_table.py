@@ -117,7 +117,7 @@ _LOG_FORMATS = (
 WHEELS: dict[str, dict[str, str]] = {
     "environment": {
         **dict.fromkeys(("assistant", "code", "harbor", "math", "patch", "retrieval", "terminal"), WORLDS),
-        **dict.fromkeys(("bfcl", "mcp", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
+        **dict.fromkeys(("bfcl", "nemo_gym", "openenv", "reasoning_gym", "verifiers"), BRIDGES),
         **dict.fromkeys(("miniwob", "shop", "webapp"), WEB),
         "proposals": SELFPLAY,
         "prompted": PROMPTS,

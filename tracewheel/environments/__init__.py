@@ -51,6 +51,7 @@ ServedPrompt = Callable[[list[dict[str, Any]], list[dict[str, Any]]], tuple[list
 ENVIRONMENTS = KindTable(
     "tracewheel.environments",
     {
+        "mcp": "tracewheel.environments.mcp.environment:McpEnvironment",
         "order_desk": "tracewheel.environments.order_desk.environment:OrderDeskEnvironment",
         "recorded": "tracewheel.environments.recorded.environment:RecordedEnvironment",
         "refund_desk": "tracewheel.environments.refund_desk.environment:RefundDeskEnvironment",

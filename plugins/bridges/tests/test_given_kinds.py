@@ -7,5 +7,3 @@ from tracewheel.core.kinds import kind_text
 def test_no_environment_that_only_data_names():
     check_refused(kind_text("openenv", {"python": "sh", "environment": "planted:Kind"}))
     check_refused(kind_text("nemo_gym", {"url": "http://127.0.0.1:9"}))
-    check_refused(kind_text("mcp", {"command": ["sh", "-c", "touch ran"]}))
-    check_refused(kind_text("several", {"members": [{"kind": "workspace"}, {"kind": "mcp", "args": {"command": ["sh"]}}]}))

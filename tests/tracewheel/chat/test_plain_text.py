@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tests.conftest import BASE
 from tracewheel.chat.formats.hermes import HermesFormat
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
-
-CHAT_TEMPLATE = (BASE / "chat_template.jinja").read_text()
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 FRAMES = ("<tool_response>", "</tool_response>")

@@ -5,14 +5,12 @@ import json
 
 import pytest
 
-from tests.conftest import BASE
 from tracewheel.chat import reference
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.chat.template_check import check_template
 from tracewheel.core.forks import ancestry
 from tracewheel.core.tool_formats import FORMATS as KNOWN
-
-CHAT_TEMPLATE = (BASE / "chat_template.jinja").read_text()
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 FORMATS = {"deepseek_v3": "deepseek", "llama3_1": "llama3_json", "gptoss": "gpt_oss"}
 TEXT = {"no tools", "system prompt", "control tokens"}

@@ -22,12 +22,6 @@ from tracewheel.traces.readers.reader import Place, RawTrace
 RUNS = {"args": ["sh", "-c", "touch ran"]}
 
 
-def desk_with_user(port):
-    """An environment whose user is a model behind this port."""
-    endpoint = {"endpoint": f"http://127.0.0.1:{port}/v1", "model": "m"}
-    return kind_text("refund_desk", {"user": {"kind": "endpoint", "args": endpoint}})
-
-
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, "[]")
@@ -58,9 +52,11 @@ def test_no_verifier_that_only_data_names(verifier):
         "recorded:/etc",
         kind_text("subprocess:Popen", RUNS),
         kind_text("recorded", {"path": "/etc"}),
+        kind_text("mcp", {"command": ["sh", "-c", "touch ran"]}),
         kind_text("refund_desk", {"user": {"kind": "planted:Kind"}}),
-        desk_with_user(9),
+        kind_text("refund_desk", {"user": {"kind": "endpoint", "args": {"endpoint": "http://127.0.0.1:9/v1", "model": "m"}}}),
         kind_text("several", {"members": [{"kind": "workspace"}, {"kind": "planted:Kind"}]}),
+        kind_text("several", {"members": [{"kind": "workspace"}, {"kind": "mcp", "args": {"command": ["sh"]}}]}),
     ],
 )
 def test_no_environment_that_only_data_names(environment):
@@ -74,10 +70,11 @@ def check_refused(environment):
 
 
 def test_what_the_user_names_is_made_and_nothing_beside_it():
-    give(desk_with_user(9), "tests.tracewheel.core.test_given_kinds:Desk")
-    assert make_environment(desk_with_user(9)).kind == "refund_desk"
+    spec = kind_text("mcp", {"url": "http://127.0.0.1:9"})
+    give(spec, "tests.tracewheel.core.test_given_kinds:Desk")
+    assert make_environment(spec).kind == "mcp"
     with pytest.raises(ConfigError, match="same arguments"):
-        make_environment(desk_with_user(10))
+        make_environment(kind_text("mcp", {"url": "http://127.0.0.1:10"}))
     assert may_import("tests.tracewheel.core.other:Kind") and not may_import("tests.tracewheel.conftest:Kind")
     # Of a module that the user named, a kind; not whatever the module imports.
     with pytest.raises(ConfigError, match="no class of that module"):
@@ -104,7 +101,7 @@ def test_a_section_that_reaches_another_process_names_there_too(monkeypatch):
 
 @pytest.mark.parametrize("verifier", [kind_text("subprocess:Popen", RUNS), "planted:Kind", '{"kind": 3}', "{" * 20_000])
 def test_a_record_with_such_a_verifier_is_one_quarantined_record(verifier):
-    environment = {"kind": "workspace", "prompt": "Do it.", "verifier": verifier}
+    environment = {"kind": "mcp", "prompt": "Do it.", "verifier": verifier}
     messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": "Done."}]
     found = RawTrace(messages, environment=environment)
     with pytest.raises(InvalidRecord, match="verifier"):
@@ -113,7 +110,6 @@ def test_a_record_with_such_a_verifier_is_one_quarantined_record(verifier):
 
 @pytest.mark.parametrize("verifier", [kind_text("exact_match", {"nonsense": 1}), "no_such"])
 def test_a_logged_verifier_that_cannot_be_made_costs_its_trace_alone(verifier):
-    pytest.importorskip("tracewheel_bridges")
     spec = kind_text("mcp", {"command": ["true"]})
     give(spec)
     messages = [{"role": "user", "content": "Do it."}, {"role": "assistant", "content": "Done."}]

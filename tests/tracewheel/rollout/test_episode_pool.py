@@ -118,7 +118,7 @@ def test_an_environment_says_how_many_threads_its_calls_want(play, tasks):
     found, seconds = play(tasks[:8], ROOMY, Undeclared, samples=8)
     calls = [len(trajectory.turns) for trajectory in found]
     assert PAUSE * max(calls) <= seconds < PAUSE * sum(calls) / 4
-    assert [wanted_threads(kind, 64) for kind in ("workspace", "recorded:x")] == [0, 0]
+    assert [wanted_threads(kind, 64) for kind in ("mcp", "workspace", "recorded:x")] == [64, 0, 0]
     talking = [kind_text("refund_desk", {"user": {"kind": kind}}) for kind in ("scripted", "endpoint")]
     assert [wanted_threads(kind, 64) for kind in talking] == [0, 64], "a user who is a model takes time"
 

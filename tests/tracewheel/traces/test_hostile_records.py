@@ -55,7 +55,6 @@ def hostile_records():
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    pytest.importorskip("tracewheel_bridges", reason="its environment mcp plays what the records say")
     folder = tmp_path_factory.mktemp("fuzz")
     log = folder / "hostile.jsonl"
     log.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in hostile_records()))

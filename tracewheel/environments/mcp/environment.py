@@ -7,8 +7,10 @@ import weakref
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tracewheel import DataError, Observation, Task, ToolFailure, content_hash
-from tracewheel_bridges.mcp.session import FILES, McpArgs, McpSession
+from tracewheel.core.errors import DataError
+from tracewheel.core.types import Task, content_hash
+from tracewheel.environments.base import Observation, ToolFailure
+from tracewheel.environments.mcp.session import FILES, McpArgs, McpSession
 
 
 class McpEnvironment:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tracewheel.core.types import Task
-from tracewheel_bridges.mcp.environment import McpEnvironment
-from tracewheel_bridges.mcp.session import McpArgs
+from tracewheel.environments.mcp.environment import McpEnvironment
+from tracewheel.environments.mcp.session import McpArgs
 
 pytestmark = pytest.mark.slow
 ENVIRONMENTS = Path(os.environ.get("TRACEWHEEL_STANDARDS", Path(__file__).parents[4] / ".venv-standards"))

@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from tracewheel.core.errors import DataError
 from tracewheel.core.processes import free_port
 from tracewheel.core.types import Task
-from tracewheel.environments import wanted_threads
 from tracewheel.environments.base import ToolFailure
-from tracewheel_bridges.mcp.environment import McpEnvironment
-from tracewheel_bridges.mcp.session import McpArgs
+from tracewheel.environments.mcp.environment import McpEnvironment
+from tracewheel.environments.mcp.session import McpArgs
 
 SERVER = str(Path(__file__).parent / "shop_server.py")
 COMMAND = (sys.executable, SERVER)
@@ -157,7 +156,3 @@ def test_a_tasks_start_is_checked():
             environment.task_from_log("p", {"initial_state": start})
     first = environment.task_from_log("p", {"initial_state": {"files": {"a/b": "text"}}, "goal": {"left": 0}})
     assert first.id == environment.task_from_log("p", {"initial_state": {"files": {"a/b": "text"}}, "goal": {"left": 0}}).id
-
-
-def test_its_calls_take_time_and_so_want_threads():
-    assert wanted_threads("mcp", 64) == 64

@@ -19,7 +19,8 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tracewheel import ConfigError, ToolFailure
+from tracewheel.core.errors import ConfigError
+from tracewheel.environments.base import ToolFailure
 
 
 class Call(BaseModel):
@@ -259,7 +260,9 @@ def _require_client() -> None:
     try:
         import mcp  # noqa: F401
     except ImportError as error:
-        raise ConfigError("the environment 'mcp' needs the official client: pip install 'tracewheel-bridges[mcp]'") from error
+        raise ConfigError(
+            "the environment 'mcp' needs the official client: pip install 'tracewheel[mcp]' -c constraints.txt"
+        ) from error
 
 
 @atexit.register
