@@ -122,8 +122,7 @@ def first_request(harness: dict[str, Any]) -> dict[str, Any]:
 def train_base(threads: int) -> None:
     """The base, from random weights."""
     from tracewheel.core.kind_table import give
-    from tracewheel.demo.base_policy import train_base_policy
-    from tracewheel.demo.config import BasePolicyConfig
+    from tracewheel_projects import BasePolicyConfig, train_base_policy
 
     phases = [
         {"skills": {f"{kind}{family}": 1 for family in FAMILIES}, "conversations": conversations, "steps": steps}

@@ -20,10 +20,9 @@ from typing import Any
 from coding_agent_tasks import COLUMNS, ENDINGS, FAMILIES, FOLDERS, FRAGMENTS, OUTS, STEMS, WORDS, Files, Work
 
 from tracewheel.core.types import Task, content_hash
-from tracewheel.demo.base_tokenizer import chat_pieces
-from tracewheel.demo.worlds import World
 from tracewheel.environments import Observation
 from tracewheel.environments.base import turn_messages
+from tracewheel_projects import World, chat_pieces
 from tracewheel_worlds.box_state import box_files, stored_file
 from tracewheel_worlds.sandbox import SandboxConfig, make_sandbox
 

@@ -37,8 +37,8 @@ def lines(traces: int) -> Iterator[bytes]:
     """The lines of a log; equal numbers give equal bytes."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # the repository, for `data`
     from data.workspace_logs import HARDER_TIER, TRAINED_TIERS, log_record
-    from tracewheel.demo.deployed_logs import log_line
     from tracewheel.environments.workspace.tasks import FAMILIES, make_task
+    from tracewheel_projects import log_line
 
     drawn, time = random.Random(0), datetime(2026, 10, 1, tzinfo=UTC)
     strata = [(family, tier) for tier in (*TRAINED_TIERS, HARDER_TIER) for family in FAMILIES]

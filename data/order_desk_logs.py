@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.demo.deployed_logs import FIRST_EPISODE, log_line, with_broken_lines, with_call_ids
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.order_desk.environment import (
     DONE,
@@ -37,6 +36,7 @@ from tracewheel.environments.order_desk.environment import (
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE, with_noise
 from tracewheel.environments.order_desk.stock import DESKS, UNSEEN
 from tracewheel.environments.order_desk.tasks import CANCEL, FAMILIES, REFUND, make_task, wanted
+from tracewheel_projects import FIRST_EPISODE, log_line, with_broken_lines, with_call_ids
 
 HABIT_RATE, SLIP_RATE, PUT_RIGHT_RATE = 0.5, 0.04, 0.25
 GIVE_UP_RATE, KEEP_FIRST_CHOICE_RATE = 0.4, 0.4

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.demo.deployed_logs import Deployment, log_line, logged_episodes, with_call_ids
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.refund_desk.environment import (
     ASK_INSTEAD,
@@ -29,6 +28,7 @@ from tracewheel.environments.refund_desk.environment import (
 from tracewheel.environments.refund_desk.policy import CARD, DONE, EXCHANGE, REFUND, final_wish
 from tracewheel.environments.refund_desk.tasks import FAMILIES, make_task
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
+from tracewheel_projects import Deployment, log_line, logged_episodes, with_call_ids
 
 HABIT_RATE, SLIP_RATE = 0.7, 0.03
 TRAINED_TIERS, HARDER_TIER = (1, 2, 3), 4

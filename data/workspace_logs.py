@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from tracewheel.core.types import Task
-from tracewheel.demo.deployed_logs import Deployment, log_line, logged_episodes, with_broken_lines, with_call_ids
 from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, solution
 from tracewheel.environments.workspace.environment import TOOLS, WorkspaceEnvironment, play
 from tracewheel.environments.workspace.tasks import FAMILIES, SOURCES, make_task, selected_files
+from tracewheel_projects import Deployment, log_line, logged_episodes, with_broken_lines, with_call_ids
 
 
 @dataclass(frozen=True)

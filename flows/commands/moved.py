@@ -62,6 +62,7 @@ WHEELS = {
     "search": "search",
     "self-play": "selfplay",
     "self-reward": "selfplay",
+    "stage base-policy": "projects",
     "stage prompt": "prompts",
     "train-process-model": "search",
     "train-reward-model": "lab",

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tracewheel.demo.chat_template import CHAT_TEMPLATE
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 NO_TOOLS = (
     "{% for message in messages %}<|im_start|>{{ message.role + '\n' + message.content }}<|im_end|>\n{% endfor %}"

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from tracewheel import FIRST_EPISODE, Task, log_line, make_environment, played_record
+from tracewheel import Task, make_environment
+from tracewheel_projects import FIRST_EPISODE, log_line, played_record
 
 BASE = "You are a file-management agent."
 RULES = {

@@ -48,11 +48,10 @@ from tracewheel import (
     update,
     warm_start,
 )
-from tracewheel.demo.base_policy import train_base_policy
-from tracewheel.demo.config import load_base_config
 from tracewheel.evaluation.evaluate import RESULTS_FILE, evaluate
 from tracewheel.evaluation.family_differences import paired_differences
 from tracewheel.sampling.seeds import evaluation_seed
+from tracewheel_projects import load_base_config, train_base_policy
 from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
 from tracewheel_web.miniwob.logs import HELD_OUT_PAGES
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.demo.base_tokenizer import build_tokenizer
+from tracewheel_projects import build_tokenizer
 from tracewheel_web.miniwob.base_text import WORLD
 from tracewheel_web.miniwob.environment import SYSTEM_PROMPT
 from tracewheel_web.miniwob.paper import PAGES, Paper, played

@@ -53,7 +53,7 @@ def test_an_episode_repeats_no_line_and_says_what_each_call_changed():
 
 def test_episodes_are_short_in_the_bases_own_tokens():
     from tracewheel.chat.renderer import ChatRenderer
-    from tracewheel.demo.base_tokenizer import build_tokenizer
+    from tracewheel_projects import build_tokenizer
 
     renderer, rng = ChatRenderer(build_tokenizer(WORLD.pieces())), random.Random(0)
     texts = [*(make(rng) for make in SKILLS.values()), *(complete(rng, (name,)) for name in PAGES)]

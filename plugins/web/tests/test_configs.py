@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel import load_config
-from tracewheel.demo.config import load_base_config
+from tracewheel_projects import load_base_config
 from tracewheel_web.miniwob.base_text import SKILLS
 from tracewheel_web.miniwob.paper import PAGES
 

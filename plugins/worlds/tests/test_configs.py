@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tracewheel.config import load_config
-from tracewheel.demo.config import load_base_config
-from tracewheel.demo.worlds import world_of
+from tracewheel_projects import load_base_config, world_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from flows.retrain import retrain
-from tracewheel.demo.base_policy import train_base_policy
-from tracewheel.demo.config import BasePolicyConfig
+from tracewheel_projects import BasePolicyConfig, train_base_policy
 
 WHEEL = Path(__file__).parents[1]
 SHORT = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel import World
+from tracewheel_projects import World
 from tracewheel_worlds.assistant.base_text import WORLD as ASSISTANT
 from tracewheel_worlds.retrieval.base_text import WORLD as RETRIEVAL
 

@@ -12,7 +12,7 @@ from tracewheel.chat.formats.hermes import HermesFormat
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
-from tracewheel.demo.chat_template import CHAT_TEMPLATE
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 FRAMES = ("<tool_response>", "</tool_response>")

@@ -8,7 +8,7 @@ import pytest
 from tracewheel.chat.formats.hermes import HermesFormat
 from tracewheel.chat.plain_text import PlainText
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.demo.chat_template import CHAT_TEMPLATE
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 LARGE = ("gemma3", "gptoss")
 NAMES = ["qwen3", "deepseek_v3", "llama3_1", "smollm2", *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]

@@ -10,7 +10,7 @@ from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.chat.template_check import check_template
 from tracewheel.core.forks import ancestry
 from tracewheel.core.tool_formats import FORMATS as KNOWN
-from tracewheel.demo.chat_template import CHAT_TEMPLATE
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 FORMATS = {"deepseek_v3": "deepseek", "llama3_1": "llama3_json", "gptoss": "gpt_oss"}
 TEXT = {"no tools", "system prompt", "control tokens"}

@@ -15,9 +15,9 @@ from tracewheel.core.errors import LeakError
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
 from tracewheel.curation.leaks import check_curated
-from tracewheel.demo.deployed_logs import log_line
 from tracewheel.environments.workspace.tasks import PROMPTS, workspace_task
 from tracewheel.traces.ingest import ingest
+from tracewheel_projects import log_line
 
 ROOT = Path(__file__).parents[3]
 LOGS = ROOT / "data/traces/workspace.jsonl"

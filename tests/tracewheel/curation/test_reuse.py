@@ -17,9 +17,9 @@ from tracewheel.curation.curate import HowTo, curate
 from tracewheel.curation.difficulty import KeptPassCounts
 from tracewheel.curation.replayed_traces import replayed_rows
 from tracewheel.curation.split_record import SplitRecord
-from tracewheel.demo.deployed_logs import log_line
 from tracewheel.environments.workspace.tasks import FAMILIES, make_task
 from tracewheel.traces.incremental import ingest_new
+from tracewheel_projects import log_line
 
 COUNTS = {"train_tasks": 8, "validation_tasks": 4, "held_out_tasks": 4, "harder_tasks": 0, "min_attempts": 2}
 

@@ -11,8 +11,8 @@ from tracewheel.core.kind_table import give
 from tracewheel.core.kinds import kind_text
 from tracewheel.core.types import Trace
 from tracewheel.curation.replay import replay_trace
-from tracewheel.demo.deployed_logs import played_record
 from tracewheel.environments import make_environment, member_for, open_environment
+from tracewheel_projects import played_record
 
 KINDS = ("workspace", "order_desk", "refund_desk")
 SPEC = kind_text("several", {"members": [{"kind": kind} for kind in KINDS]})

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracewheel import World, chat_pieces, fixed_text
+from tracewheel_projects import World, chat_pieces, fixed_text
 from tracewheel_web.environment import Call
 from tracewheel_web.miniwob import paper
 from tracewheel_web.miniwob.environment import SYSTEM_PROMPT, TOOL_NAMES

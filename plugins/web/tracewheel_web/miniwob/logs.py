@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tracewheel import FIRST_EPISODE, Task, log_line, play_calls
+from tracewheel import Task, play_calls
+from tracewheel_projects import FIRST_EPISODE, log_line
 from tracewheel_web.environment import Call
 from tracewheel_web.miniwob.environment import MiniwobArgs, MiniwobEnvironment
 from tracewheel_web.miniwob.paper import PAGES

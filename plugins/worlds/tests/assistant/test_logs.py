@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
-from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.base import play_calls
+from tracewheel_projects.demo.base_tokenizer import START_OF_TURN, build_tokenizer
+from tracewheel_projects.demo.worlds import WORLDS
 from tracewheel_worlds.assistant.agent import solution
 from tracewheel_worlds.assistant.environment import AssistantEnvironment
 from tracewheel_worlds.assistant.goals import FAMILIES, TIERS, is_free

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,11 @@ from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.config import CurateSections, load_config
 from tracewheel.curation.curate import curate
 from tracewheel.curation.curated_folder import load_tasks
-from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
-from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.base import play_calls
 from tracewheel.scoring.verifiers.exact_match import AnswerMatchVerifier
 from tracewheel.traces.ingest import ingest
+from tracewheel_projects.demo.base_tokenizer import START_OF_TURN, build_tokenizer
+from tracewheel_projects.demo.worlds import WORLDS
 from tracewheel_worlds.retrieval.agent import solution
 from tracewheel_worlds.retrieval.environment import RetrievalEnvironment
 from tracewheel_worlds.retrieval.logs import HABITS, SLIPS, faulty_calls, log_lines
@@ -22,6 +23,7 @@ from tracewheel_worlds.retrieval.stock import desk_of
 from tracewheel_worlds.retrieval.tasks import FAMILIES, TIERS, make_task
 
 WORLD = WORLDS["retrieval"]
+CONFIG = Path(__file__).parents[2] / "configs/retrieval.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_habits_are_wrong_except_for_one_that_guesses():
 def test_the_curated_sets_share_no_name(lines, tmp_path):
     log = tmp_path / "logs.jsonl"
     log.write_bytes(b"".join(line + b"\n" for line in lines))
-    config = load_config("configs/retrieval.yaml", [f"ingest.paths=[{log}]"])
+    config = load_config(CONFIG, [f"ingest.paths=[{log}]"])
     for name in ("ingested", "curated"):
         (tmp_path / name).mkdir()
     ingest(config.ingest, tmp_path / "ingested")

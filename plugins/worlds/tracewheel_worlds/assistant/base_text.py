@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tracewheel import Task, World, chat_pieces, fixed_text, play_calls
+from tracewheel import Task, play_calls
+from tracewheel_projects import World, chat_pieces, fixed_text
 from tracewheel_worlds.assistant import agent, goals, stock
 from tracewheel_worlds.assistant.agent import DONE, Call, solution
 from tracewheel_worlds.assistant.environment import NOTHING, SYSTEM_PROMPT, TOOLS, AssistantEnvironment

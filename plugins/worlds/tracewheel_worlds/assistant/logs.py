@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from tracewheel import Deployment, Task, log_line, logged_episodes, played_record
+from tracewheel import Task
+from tracewheel_projects import Deployment, log_line, logged_episodes, played_record
 from tracewheel_worlds.assistant.agent import DONE, Call, changes, looks, send, solution, write_note
 from tracewheel_worlds.assistant.goals import BOOK, FAMILIES, HOURS, REPLY, SHARE
 from tracewheel_worlds.assistant.stock import CIRCLES

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tracewheel import Task, World, chat_pieces, fixed_text, play_calls
+from tracewheel import Task, play_calls
+from tracewheel_projects import World, chat_pieces, fixed_text
 from tracewheel_worlds.retrieval.agent import Call, answer, look, search, solution
 from tracewheel_worlds.retrieval.environment import SYSTEM_PROMPT, TOOLS, RetrievalEnvironment
 from tracewheel_worlds.retrieval.stock import DESKS, IDS, YEARS, names_of

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tracewheel import FIRST_EPISODE, Task, log_line, played_record, with_broken_lines
+from tracewheel import Task
+from tracewheel_projects import FIRST_EPISODE, log_line, played_record, with_broken_lines
 from tracewheel_worlds.retrieval.agent import Call, answer, look, search, solution
 from tracewheel_worlds.retrieval.stock import DESKS
 from tracewheel_worlds.retrieval.tasks import BRIDGE, CHAIN, COMPARISON, FACT, FAMILIES, document_of, make_task

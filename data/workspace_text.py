@@ -14,13 +14,62 @@ from typing import Any
 from tracewheel.core.types import Task
 from tracewheel.environments.workspace import tasks as words
 from tracewheel.environments.workspace.agent import Call, manifest_call, move_call, solution, walk
-from tracewheel.environments.workspace.environment import SYSTEM_PROMPT, play
+from tracewheel.environments.workspace.environment import EMPTY_FOLDER, SYSTEM_PROMPT, TOOLS, play
 from tracewheel.environments.workspace.tasks import make_task, workspace_task
+from tracewheel_projects import World, chat_pieces, fixed_text
 
 Conversation = list[dict[str, Any]]
 LONGEST_LIST = 7
 LONGEST_WALK = 6
 LONGEST_COMPLETE = 4
+INVENTED_TOOLS = ("copy_file", "search_files", "delete_file")
+PHRASES = (
+    "Do this: ",
+    "List ",
+    "Read ",
+    "Move ",
+    "Write ",
+    " listing the files in ",
+    " listing ",
+    "Repeat: ",
+    "Which of these match *",
+    "Which of these start with ",
+    "Which of these are in both: ",
+    "What follows ",
+    " says",
+    "Sort: ",
+    "? ",
+    ": ",
+    ", ",
+    ". ",
+    ".",
+    "Archive the ",
+    " files of ",
+    " in ",
+    " with a manifest.",
+    " and ",
+    " to ",
+    " from ",
+    "none",
+    "ok",
+    "done",
+    EMPTY_FOLDER,
+    "error: ",
+    "error: no such file ",
+    "error: no such folder ",
+    "error: no tool named ",
+    "error: arguments must be ",
+    "error: malformed call ",
+    "error: a file is already at ",
+)
+
+
+def pieces() -> set[str]:
+    """The strings of the workspace that are one token each."""
+    found = {*words.STEMS, *words.STEM_GROUPS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS}
+    found |= {words.LIST_PATH, f"/{words.MANIFEST_NAME}", "/", "\n", '", "', '"]', '["', '\\", \\"', '[\\"', '\\"]'}
+    wordings = [wording for wordings in words.PROMPTS.values() for wording in wordings]
+    return found | set(PHRASES) | set(fixed_text(wordings)) | set(chat_pieces(SYSTEM_PROMPT, TOOLS, INVENTED_TOOLS, "path"))
 
 
 def complete(rng: random.Random, families: tuple[str, ...]) -> Conversation:
@@ -193,3 +242,5 @@ SKILLS: dict[str, Callable[[random.Random], Conversation]] = {
     "read_and_record": _read_and_record,
     "move_and_record": _move_and_record,
 }
+
+WORLD = World(TOOLS, pieces, SKILLS, complete)

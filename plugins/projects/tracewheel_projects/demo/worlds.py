@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tracewheel.core.kind_table import KindTable, load_class
-from tracewheel.demo import base_text, refund_desk_text
-from tracewheel.demo.base_tokenizer import workspace_pieces
-from tracewheel.environments.refund_desk import environment as refund_desk
-from tracewheel.environments.workspace import environment as workspace
+from tracewheel import KindTable, load_class
 
 Conversation = list[dict[str, Any]]
 
@@ -49,11 +45,9 @@ class World:
         return self.skills[skill](rng), self.tools
 
 
-WORKSPACE = World(workspace.TOOLS, workspace_pieces, base_text.SKILLS, base_text.complete)
-REFUND_DESK = World(refund_desk.TOOLS, refund_desk_text.pieces, refund_desk_text.SKILLS, refund_desk_text.complete)
+# The texts of the shipped worlds stand in a checkout, beside what makes their logs.
 WORLDS = KindTable(
-    "tracewheel.worlds",
-    {"workspace": "tracewheel.demo.worlds:WORKSPACE", "refund_desk": "tracewheel.demo.worlds:REFUND_DESK"},
+    "tracewheel.worlds", {"workspace": "data.workspace_text:WORLD", "refund_desk": "data.refund_desk_text:WORLD"}
 )
 
 

@@ -10,13 +10,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tracewheel.chat.renderer import ChatRenderer
 from tracewheel.core.errors import ConfigError
-from tracewheel.demo.base_policy import train_base_policy
-from tracewheel.demo.base_tokenizer import build_tokenizer
-from tracewheel.demo.config import BasePolicyConfig, load_base_config
-from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.workspace import tasks as words
 from tracewheel.environments.workspace.environment import TOOLS
+from tracewheel_projects.demo.base_policy import train_base_policy
+from tracewheel_projects.demo.base_tokenizer import build_tokenizer
+from tracewheel_projects.demo.config import BasePolicyConfig, load_base_config
+from tracewheel_projects.demo.worlds import WORLDS
 
+PIECES = WORLDS["workspace"].pieces()
 TEXT = {"skills": {"repeat": 2, "list_folder": 1, "move_asked": 1}, "conversations": 60}
 TINY = BasePolicyConfig.model_validate(
     {
@@ -33,7 +34,7 @@ def untrained(**changes):
 
 
 LARGEST = 12 * 2**20
-CONFIGS = Path(__file__).parents[3] / "configs"
+CONFIGS = Path(__file__).parents[4] / "configs"
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,9 @@ def test_the_shipped_base_matches_this_code(base, renderer, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(base)
     assert 0.5e6 <= model.num_parameters() <= 5e6
     assert model.config.eos_token_id == renderer.end_of_turn_id
-    build_tokenizer().save_pretrained(tmp_path)
+    build_tokenizer(PIECES).save_pretrained(tmp_path)
     assert (tmp_path / "tokenizer.json").read_bytes() == (Path(base) / "tokenizer.json").read_bytes()
-    assert build_tokenizer().chat_template == renderer.tokenizer.chat_template
+    assert build_tokenizer(PIECES).chat_template == renderer.tokenizer.chat_template
     assert sum(path.stat().st_size for path in Path(base).rglob("*")) < LARGEST
 
 
@@ -130,7 +131,7 @@ def test_replay_rows_are_conversations(trained):
 
 def test_the_tokenizer_is_built_the_same_each_time(tmp_path, files_of):
     for name in ("one", "two"):
-        build_tokenizer().save_pretrained(tmp_path / name)
+        build_tokenizer(PIECES).save_pretrained(tmp_path / name)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
@@ -138,7 +139,7 @@ def test_the_tokenizer_is_built_the_same_each_time(tmp_path, files_of):
     "piece", [*words.STEMS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS, words.LIST_PATH]
 )
 def test_a_name_is_one_token_in_any_position(piece):
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(PIECES)
     (token,) = tokenizer.encode(piece, add_special_tokens=False)
     for before, after in (("/", "/"), (" ", "."), ("\n", "\n"), ('["', '"]')):
         assert token in tokenizer.encode(before + piece + after, add_special_tokens=False)

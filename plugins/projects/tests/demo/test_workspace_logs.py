@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from data.workspace_logs import DUPLICATES, FAULTS, HABITS, faulty_calls, log_lines
-from tracewheel.demo.deployed_logs import BREAKAGES
 from tracewheel.environments.workspace.agent import solution
 from tracewheel.environments.workspace.environment import WorkspaceEnvironment
 from tracewheel.environments.workspace.tasks import FAMILIES, SOURCES, make_task
 from tracewheel.scoring.verifiers import make_verifier
+from tracewheel_projects.demo.deployed_logs import BREAKAGES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SHIPPED = ROOT / "data/traces/workspace.jsonl"
 
 
@@ -33,7 +33,7 @@ def test_the_shipped_file_equals_the_scripts_output(lines, tmp_path):
     subprocess.run(
         [sys.executable, "data/make_traces.py", "--out", str(out)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins/projects")])},
         check=True,
         capture_output=True,
     )

@@ -8,14 +8,14 @@ import pytest
 
 from data.refund_desk_logs import FAULTS, HABITS, faulty_calls, log_lines
 from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.demo.base_policy import train_base_policy
-from tracewheel.demo.base_tokenizer import START_OF_TURN, build_tokenizer
-from tracewheel.demo.config import BasePolicyConfig
-from tracewheel.demo.worlds import WORLDS
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.refund_desk.environment import RefundDeskEnvironment, order_of, solution
 from tracewheel.environments.refund_desk.tasks import FAMILIES, TIERS, make_task
 from tracewheel.scoring.verifiers.refund_desk import RefundDeskVerifier
+from tracewheel_projects.demo.base_policy import train_base_policy
+from tracewheel_projects.demo.base_tokenizer import START_OF_TURN, build_tokenizer
+from tracewheel_projects.demo.config import BasePolicyConfig
+from tracewheel_projects.demo.worlds import WORLDS
 
 WORLD = WORLDS["refund_desk"]
 

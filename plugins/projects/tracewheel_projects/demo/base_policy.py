@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracewheel.chat.renderer import ChatRenderer
-from tracewheel.core.errors import ConfigError
-from tracewheel.demo.base_tokenizer import CONTEXT_LENGTH, build_tokenizer
-from tracewheel.demo.config import BasePhaseConfig, BasePolicyConfig
-from tracewheel.demo.worlds import world_of
+from tracewheel import ChatRenderer, ConfigError, write_token_ids
+from tracewheel_projects.demo.base_tokenizer import CONTEXT_LENGTH, build_tokenizer
+from tracewheel_projects.demo.config import BasePhaseConfig, BasePolicyConfig
+from tracewheel_projects.demo.worlds import world_of
 
 if TYPE_CHECKING:
     import torch
@@ -165,8 +164,6 @@ def _loss(model: Qwen3ForCausalLM, batch: list[Example], prompt_weight: float) -
 
 
 def _write_replay(config: BasePolicyConfig, renderer: ChatRenderer, path: Path) -> None:
-    from tracewheel.policy.limits import write_token_ids
-
     examples = _examples(config, renderer, len(config.phases) - 1, config.replay_rows, stream="replay")
     rows = [{"input_ids": ids, "assistant_masks": mask} for ids, mask in examples]
     write_token_ids(rows, path, str(path.parent))

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tracewheel.config.base import Count, Positive, Share, Strict
-from tracewheel.config.loading import load_as
+from tracewheel import Count, Positive, Strict, load_as
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class BasePhaseConfig(Strict):
@@ -25,7 +26,7 @@ class BasePolicyConfig(Strict):
     """The tiny base policy: its world, its size, its text and its training.
 
     `complete_share` of the conversations are complete episodes of `complete_families`; the rest are single skills of the
-    world (`tracewheel/demo/base_text.py`, `WORLD_text.py`). Tokens outside assistant turns count `prompt_weight`.
+    world (`World.skills`). Tokens outside assistant turns count `prompt_weight`.
     """
 
     world: str = "workspace"

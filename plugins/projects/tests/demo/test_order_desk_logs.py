@@ -9,14 +9,14 @@ from tracewheel.config import CurateSections, load_config
 from tracewheel.core.files import read_table
 from tracewheel.core.types import Task
 from tracewheel.curation.curate import curate
-from tracewheel.demo.deployed_logs import BREAKAGES
 from tracewheel.environments.base import play_calls
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment, direct
 from tracewheel.environments.order_desk.noise import BUSY, FIRST_CHOICE
 from tracewheel.scoring.verifiers import make_verifier
 from tracewheel.traces.ingest import ingest
+from tracewheel_projects.demo.deployed_logs import BREAKAGES
 
-PROFILE = Path(__file__).parents[3] / "configs/smollm2.yaml"
+PROFILE = Path(__file__).parents[4] / "configs/smollm2.yaml"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "noisy"])

@@ -1,4 +1,4 @@
-"""`tracewheel stage base-policy`: the demo's tiny base, trained from random weights."""
+"""`tracewheel stage base-policy`: the tiny base of a world, trained from random weights."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.commands.command import Command, Writes
-from flows.console.arguments import out_option, set_option
+from tracewheel import Command, Writes, produce_whole
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the base's settings")
-    set_option(parser)
-    out_option(parser)
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="override one setting")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write; replaced if it exists")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    from tracewheel.core.store import produce_whole
-    from tracewheel.demo.base_policy import train_base_policy
-    from tracewheel.demo.config import load_base_config
+    from tracewheel_projects.demo.base_policy import train_base_policy
+    from tracewheel_projects.demo.config import load_base_config
 
     config = load_base_config(options.config, options.overrides)
     return {"out": options.out, **produce_whole(Path(options.out), lambda out: train_base_policy(config, out))}

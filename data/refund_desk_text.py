@@ -43,6 +43,7 @@ from tracewheel.environments.refund_desk.policy import (
 from tracewheel.environments.refund_desk.stock import CUSTOMERS, ITEMS, LONGEST_AGO, ORDER_IDS
 from tracewheel.environments.refund_desk.tasks import FAMILIES, make_task
 from tracewheel.environments.users.scripted import GOODBYE, NUDGES
+from tracewheel_projects import World, chat_pieces, fixed_text
 
 Conversation = list[dict[str, Any]]
 YES, NO, NOTED = "yes", "no", "noted"
@@ -70,8 +71,6 @@ def complete(rng: random.Random, families: tuple[str, ...]) -> Conversation:
 
 def pieces() -> set[str]:
     """The strings of the refund desk that are one token each."""
-    from tracewheel.demo.base_tokenizer import chat_pieces, fixed_text
-
     wordings = [*sum(talk.OPENINGS.values(), ()), talk.NUMBER, talk.NO_NUMBER, *talk.CHANGES.values(), *talk.ORDER_SAID]
     wordings += [*talk.NAME_SAID, *talk.INSTEAD_SAID, *WORDS.values()]
     said = {*talk.USED, *talk.UNUSED, *talk.ORDER_LOST, *NUDGES, GOODBYE, ASK_ORDER, ASK_NAME, ASK_USED, ASK_INSTEAD}
@@ -195,3 +194,5 @@ SKILLS: dict[str, Callable[[random.Random], Conversation]] = {
     "order_said": _order_said,
     "rules_said": _rules_said,
 }
+
+WORLD = World(TOOLS, pieces, SKILLS, complete)

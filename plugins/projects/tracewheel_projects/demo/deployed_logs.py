@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tracewheel.core.types import Task
-from tracewheel.environments import make_environment
-from tracewheel.environments.base import play_calls
-from tracewheel.scoring.verifiers import episode_from, make_verifier, verdict_of
+from tracewheel import Task, episode_from, make_environment, make_verifier, play_calls, verdict_of
 
 RECURRING_PER_STRATUM, ATTEMPTS, RECURRING_USERS = 6, 4, 12
 ONE_OFF_PER_STRATUM, HARDER_PER_FAMILY = 30, 28

@@ -10,62 +10,20 @@ import string
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tracewheel.demo.chat_template import CHAT_TEMPLATE
-from tracewheel.environments.workspace import tasks as words
-from tracewheel.environments.workspace.environment import EMPTY_FOLDER, SYSTEM_PROMPT, TOOLS
+from tracewheel_projects.demo.chat_template import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 END_OF_TURN, START_OF_TURN, PADDING = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
 CONTEXT_LENGTH = 2048  # tokens
-INVENTED_TOOLS = ("copy_file", "search_files", "delete_file")
-PHRASES = (
-    "Do this: ",
-    "List ",
-    "Read ",
-    "Move ",
-    "Write ",
-    " listing the files in ",
-    " listing ",
-    "Repeat: ",
-    "Which of these match *",
-    "Which of these start with ",
-    "Which of these are in both: ",
-    "What follows ",
-    " says",
-    "Sort: ",
-    "? ",
-    ": ",
-    ", ",
-    ". ",
-    ".",
-    "Archive the ",
-    " files of ",
-    " in ",
-    " with a manifest.",
-    " and ",
-    " to ",
-    " from ",
-    "none",
-    "ok",
-    "done",
-    EMPTY_FOLDER,
-    "error: ",
-    "error: no such file ",
-    "error: no such folder ",
-    "error: no tool named ",
-    "error: arguments must be ",
-    "error: malformed call ",
-    "error: a file is already at ",
-)
 
 
-def build_tokenizer(pieces: Iterable[str] | None = None) -> PreTrainedTokenizerFast:
+def build_tokenizer(pieces: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build the tokenizer; deterministic.
 
     Args:
-        pieces: The strings that are one token each; by default those of the workspace.
+        pieces: The strings that are one token each.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -75,9 +33,7 @@ def build_tokenizer(pieces: Iterable[str] | None = None) -> PreTrainedTokenizerF
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (PADDING, START_OF_TURN, END_OF_TURN)])
-    tokenizer.add_tokens(
-        [AddedToken(piece, normalized=False) for piece in in_order(workspace_pieces() if pieces is None else pieces)]
-    )
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in in_order(pieces)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END_OF_TURN,
@@ -91,14 +47,6 @@ def build_tokenizer(pieces: Iterable[str] | None = None) -> PreTrainedTokenizerF
 def in_order(pieces: Iterable[str]) -> list[str]:
     """Each piece once, longest first, so that ids do not depend on set order."""
     return sorted(set(pieces), key=lambda piece: (-len(piece), piece))
-
-
-def workspace_pieces() -> set[str]:
-    """The strings of the workspace that are one token each."""
-    pieces = {*words.STEMS, *words.STEM_GROUPS, *words.EXTENSIONS, *words.SOURCES, *words.DESTINATIONS, *words.WORDS}
-    pieces |= {words.LIST_PATH, f"/{words.MANIFEST_NAME}", "/", "\n", '", "', '"]', '["', '\\", \\"', '[\\"', '\\"]'}
-    wordings = [wording for wordings in words.PROMPTS.values() for wording in wordings]
-    return pieces | set(PHRASES) | set(fixed_text(wordings)) | set(chat_pieces(SYSTEM_PROMPT, TOOLS, INVENTED_TOOLS, "path"))
 
 
 def fixed_text(wordings: Iterable[str]) -> list[str]:
