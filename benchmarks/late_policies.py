@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from measuring import table
@@ -176,7 +177,7 @@ def averaged(adapters: list[Path], out: Path) -> Path:
 
 def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Markdown: each arm and way of choosing, and what it gains over the demo's."""
-    rows, rates, chosen_in = [], {}, {}
+    rows, rates, by_task, chosen_in = [], {}, {}, {}
     for arm, roundings in results.items():
         loops = {(rounding, seed): each["outcomes"] for rounding, of in roundings.items() for seed, each in of.items()}
         ways = {name: {key: chosen(each)[name] for key, each in loops.items()} for name in NEIGHBOURS}
@@ -187,6 +188,7 @@ def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
             for split in (HELD_OUT, HARDER):
                 found = {key: 100 * rate(loops[key][split][of[key]]) for key in loops}
                 rates[arm, way, split] = found
+                by_task[arm, way, split] = {key: np.array([*map(int, loops[key][split][of[key]])]) for key in loops}
                 spread = f"{stdev(found.values()):.1f}" if len(found) > 1 else "-"
                 row += [f"{fmean(found.values()):.1f}", spread]
             within = "-"
@@ -203,10 +205,10 @@ def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
         if (arm, way) == usual or split == HARDER or len(seeds) < 2:
             continue
         # A seed's two roundings share its tasks and draws, so that their mean is one figure.
-        means = [
-            [fmean(of[key] / 100 for key in of if key[1] == seed and key in found) for seed in seeds] for of in (found, base)
-        ]
-        differences[f"{arm}, {way}"] = difference_of(*means)
+        keys = [[key for key in found.keys() & base.keys() if key[1] == seed] for seed in seeds]
+        differences[f"{arm}, {way}"] = difference_of(
+            *([np.mean([by_task[*each, split][key] for key in of], axis=0) for of in keys] for each in ((arm, way), usual))
+        )
     about = " ".join(str(__doc__).split("\n\n", 2)[2].split())
     head = [
         "learning rate",

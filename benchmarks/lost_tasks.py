@@ -34,7 +34,7 @@ import pandas as pd
 import torch
 from lost_worlds import WORLDS, World
 from measuring import table
-from methods import difference_of, figures_of, method_table
+from methods import compared, figures_of, method_table
 from stage_loop import curated_logs, stage_loop, warm_started
 
 from tracewheel.config import EvaluateSections, RetrainConfig, SolutionSections, load_config
@@ -261,7 +261,7 @@ def outcomes(config: RetrainConfig, curated: Path, adapter: Path, out: Path) -> 
 
 def rate_of(found: dict[str, list[Any]]) -> float:
     """The mean of greedy and sampled success."""
-    return float(figures_of([pd.DataFrame(found)]).mean())
+    return float(figures_of(pd.DataFrame(found)).mean())
 
 
 def table_of(results: dict[str, Any]) -> str:
@@ -273,11 +273,11 @@ def table_of(results: dict[str, Any]) -> str:
 def rates_of(results: dict[str, Any]) -> str:
     """Markdown: success by seed and what it cost, and each method minus rejection sampling."""
     seeds = sorted({seed for by_seed in results.values() for seed in by_seed}, key=int)
-    rates = {name: {seed: rate_of(found["tasks"]) for seed, found in of.items()} for name, of in results.items()}
-    equal = {
-        name: {seed: rate_of(found.get("at_equal_cpu", found["tasks"])) for seed, found in of.items()}
-        for name, of in results.items()
+    last = {name: {seed: found["tasks"] for seed, found in of.items()} for name, of in results.items()}
+    then = {
+        name: {seed: found.get("at_equal_cpu", found["tasks"]) for seed, found in of.items()} for name, of in results.items()
     }
+    rates, equal = ({name: {s: rate_of(each[s]) for s in each} for name, each in of.items()} for of in (last, then))
     rows = []
     for name, of in results.items():
         loops = [found["iterations"] for found in of.values() if found.get("iterations")]
@@ -288,12 +288,13 @@ def rates_of(results: dict[str, Any]) -> str:
         rows.append([name, *each, f"{fmean(rates[name].values()):.3f}", f"{fmean(equal[name].values()):.3f}", *cost, *lost])
     head = ["method", *(f"seed {seed}" for seed in seeds), "mean", "at equal CPU", "tokens", "CPU s", "lost first", "lost last"]
     text = table(head, rows)
-    for title, of in (("equal sampled tokens", rates), ("equal CPU seconds", equal)):
+    for title, of in (("equal sampled tokens", last), ("equal CPU seconds", then)):
         differences = {}
         for name in of:
             both = sorted(of[name].keys() & of.get(BASE, {}).keys())
             if name != BASE and len(both) > 1:
-                differences[f"{name}, at {title}"] = difference_of([of[name][s] for s in both], [of[BASE][s] for s in both])
+                pair = ([pd.DataFrame(of[which][seed]) for seed in both] for which in (name, BASE))
+                differences[f"{name}, at {title}"] = compared(*pair)
         text += f"\n\nMinus {BASE}, {title}, in points:\n\n{method_table(differences)}" if differences else ""
     return text
 
@@ -301,7 +302,7 @@ def rates_of(results: dict[str, Any]) -> str:
 def boundary(out: Path) -> str:
     """Markdown: GRPO beside rejection sampling by the share of first groups that are lost, over the files of all tiers."""
     rows, names = [], ("warm start", BASE, "GRPO")
-    found: dict[str, dict[str, list[float]]] = {}  # rates of `names` by the file's tiers and by seed
+    found: dict[str, dict[str, list[pd.DataFrame]]] = {}  # outcomes of `names` by the file's tiers and by seed
     for path in [out / "lost_tasks.json", *sorted(out.glob("lost_tasks_[0-9]*.json"))]:
         results = json.loads(path.read_text())
         seeds = sorted(results.get(BASE, {}).keys() & results.get("GRPO", {}).keys(), key=int)
@@ -309,7 +310,7 @@ def boundary(out: Path) -> str:
             continue
         lost = fmean(results[name][seed]["iterations"][0]["lost_groups"] for name in names[1:] for seed in seeds)
         tiers = path.stem.removeprefix("lost_tasks").lstrip("_") or "-".join(map(str, TIERS))
-        found[tiers] = {seed: [rate_of(results[name][seed]["tasks"]) for name in names] for seed in seeds}
+        found[tiers] = {seed: [pd.DataFrame(results[name][seed]["tasks"]) for name in names] for seed in seeds}
         rows.append([f"{lost:.2f}", tiers, *_beside(list(found[tiers].values()))])
     if not rows:
         return ""
@@ -317,18 +318,19 @@ def boundary(out: Path) -> str:
     common = set.intersection(*(set(by_seed) for by_seed in found.values()))
     rows.sort()
     if len(found) > 1 and len(common) > 1:
-        means = [[fmean(by_seed[seed][place] for by_seed in found.values()) for place in range(3)] for seed in sorted(common)]
-        rows.append(["", "mean of these", *_beside(means)])
+        together = [[pd.concat(of) for of in zip(*(by[seed] for by in found.values()), strict=True)] for seed in sorted(common)]
+        rows.append(["", "mean of these", *_beside(together)])
     head = ["first groups lost", "files", "seeds", *names, "difference", "in points"]
     title = "GRPO minus rejection sampling, by the share of first groups that are lost"
     return f"\n{title}:\n\n{table(head, rows)}\n"
 
 
-def _beside(rates: list[list[float]]) -> list[str]:
-    """Seeds, means, and GRPO minus rejection sampling: rates of the warm start and both, by seed."""
-    start, base, grpo = zip(*rates, strict=True)
-    found = difference_of(grpo, base)
-    return [str(len(rates)), *(f"{fmean(each):.3f}" for each in (start, base, grpo)), f"{found.mean:+.1f}", found.says]
+def _beside(by_seed: list[list[pd.DataFrame]]) -> list[str]:
+    """Seeds, means, and GRPO minus rejection sampling: outcomes of the warm start and both, by seed."""
+    start, base, grpo = (list(each) for each in zip(*by_seed, strict=True))
+    found = compared(grpo, base)
+    means = (f"{fmean(figures_of(one).mean() for one in each):.3f}" for each in (start, base, grpo))
+    return [str(len(by_seed)), *means, f"{found.mean:+.1f}", found.says]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 from measuring import points, table, together
-from methods import difference_of, figures_of, method_table
+from methods import compared, method_table
 
 from tracewheel.core.errors import DataError
 from tracewheel.environments.order_desk.environment import OrderDeskEnvironment
@@ -94,13 +94,11 @@ def over_seeds(seeds: dict[str, dict[str, Any]]) -> Iterator[str]:
     everywhere = [name for name in LABELS if all(name in found for found in seeds.values())]
     if len(seeds) < 2:
         return
-    figures = {
-        name: figures_of([pd.DataFrame(found[name]["tasks"][SPLITS[0]]) for found in seeds.values()]) for name in everywhere
-    }
+    results = {name: [pd.DataFrame(found[name]["tasks"][SPLITS[0]]) for found in seeds.values()] for name in everywhere}
     pairs = [("rl", name) for name in everywhere if name != "rl"]
     pairs += [(name, WARM_START) for name in ("rejection_sampling", "dpo") if name in everywhere]
     found = {
-        f"{LABELS[one]} minus {LABELS[other]}": difference_of(figures[one], figures[other])
+        f"{LABELS[one]} minus {LABELS[other]}": compared(results[one], results[other])
         for one, other in pairs
         if {one, other} <= set(everywhere)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,13 +63,63 @@ def test_seeds_needed_have_the_power_they_promise() -> None:
 
 
 def test_what_cannot_be_paired_is_refused() -> None:
-    from methods import difference_of, figures_of
+    from methods import compared, difference_of
 
     with pytest.raises(ValueError, match="two seeds or more"):
         difference_of([0.5], [0.4])
     one = pd.DataFrame({"task_id": ["a"], "greedy": [1.0], "sampled_successes": [1], "sampled_attempts": [2]})
     with pytest.raises(ValueError, match="other tasks"):
-        figures_of([one, one.assign(task_id="b")])
+        compared([one, one], [one, one.assign(task_id="b")])
+
+
+def results(greedy: Sequence[float], tasks: str = "abcd") -> pd.DataFrame:
+    """Of a seed on four tasks, with one sampled attempt that ended as the greedy one."""
+    return pd.DataFrame({"task_id": [*tasks], "greedy": greedy, "sampled_successes": greedy, "sampled_attempts": [1] * 4})
+
+
+def test_seeds_that_gain_alike_by_luck_are_as_unsure_as_their_episodes() -> None:
+    """Both gain 25 points, on another task each: their means agree, so that Student's interval over two seeds has no width."""
+    from methods import compared, difference_of
+    from scipy import stats
+
+    start = results([0, 0, 0, 1])
+    by_luck = compared([results([1, 0, 0, 1]), results([0, 1, 0, 1])], [start, start])
+    # rest[s, t] is +-50 on the two tasks that tip: a mean square of 4 * 50^2 / 3 with 3 degrees of freedom
+    half = stats.t.isf(0.025, 3) * np.sqrt(4 * 50**2 / 3 / 4 / 2)
+    assert by_luck.interval == pytest.approx((25 - half, 25 + half)) and by_luck.says.startswith("not settled: -")
+    assert by_luck.seed_spread == pytest.approx(np.sqrt(4 * 50**2 / 3 / 4)) and (by_luck.needed[3.0] or 1001) > 100
+    # Tasks of their own: the variance within a seed is 50^2, and so many tasks of luck remain even where the gains are alike.
+    own = compared([results([1, 0, 0, 1]), results([0, 1, 0, 1], "efgh")], [start, results([0, 0, 0, 1], "efgh")])
+    half = stats.t.isf(0.025, 6) * np.sqrt(50**2 / 4 / 2)
+    assert own.interval == pytest.approx((25 - half, 25 + half)) and own.on_new_tasks is None and own.tasks == 4
+    unknown = difference_of([0.6, 0.6], [0.5, 0.5])
+    assert unknown.says == "not settled: +10.0 on every seed, outcomes by task are not known"
+
+
+def test_a_method_that_left_the_policy_as_it_was_is_said_to_be_the_same() -> None:
+    from methods import compared, method_table
+
+    start = [results([0, 0, 1, 1]), results([0, 1, 1, 1])]
+    same = compared(start, start)
+    assert same.interval == (0.0, 0.0) and same.same
+    assert "| few-shot | +0.0 | the same on every task | +0.0 to +0.0 | – | – | – |" in method_table({"few-shot": same})
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize(("tasks", "attempts"), [(10, 1), (100, 4)])
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_the_interval_over_seeds_has_the_coverage_it_promises(seeds: int, tasks: int, attempts: int, spread: float) -> None:
+    """On tasks of any difficulty: seeds whose policies are equally good, and seeds whose policies differ by 10 points or so."""
+    from methods import difference_of
+
+    stream, covered, runs = np.random.default_rng([seeds, tasks, int(10 * spread)]), 0, 1000
+    base, gain = stream.uniform(0.25, 0.75, tasks), stream.normal(0.05, 0.05, tasks)
+    for _ in range(runs):
+        chances = [np.clip(each + stream.normal(0, spread, (seeds, 1)), 0, 1) for each in (base + gain, base)]
+        ours, theirs = (0.5 * stream.binomial(1, p) + 0.5 * stream.binomial(attempts, p) / attempts for p in chances)
+        low, high = difference_of(ours, theirs).interval
+        covered += low <= 100 * gain.mean() <= high
+    assert covered / runs >= 0.93
 
 
 def test_readme_and_docs_say_what_the_stored_results_give() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from measuring import table
-from methods import difference_of, figures_of, method_table
+from methods import compared, figures_of, method_table
 
 
 def page(known: dict[str, Any], start: str) -> str:
@@ -46,19 +46,17 @@ def page(known: dict[str, Any], start: str) -> str:
             both = sorted(cells.keys() & by_road.get(base, {}).keys(), key=int)
             if road not in (base, start) and len(both) > 1:
                 ours, theirs = ([by_road[name][seed] for seed in both] for name in (road, base))
-                differences[f"{road} minus {base}"] = difference_of(outcomes(ours), outcomes(theirs))
+                differences[f"{road} minus {base}"] = compared(outcomes(ours), outcomes(theirs))
         if differences:
             lines += [f"\nMinus {base}, in points:", "", method_table(differences)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def outcomes(cells: list[dict[str, Any]]) -> Any:
-    """Success by seed and task, [seeds, tasks]; by seed alone, [seeds], where each seed has tasks of its own."""
-    if len({tuple(cell["tasks"]["task_id"]) for cell in cells}) > 1:
-        return [success(cell) for cell in cells]
-    return figures_of([pd.DataFrame(cell["tasks"]) for cell in cells])
+def outcomes(cells: list[dict[str, Any]]) -> list[pd.DataFrame]:
+    """What each seed gave by task."""
+    return [pd.DataFrame(cell["tasks"]) for cell in cells]
 
 
 def success(cell: dict[str, Any]) -> float:
     """The mean of greedy and sampled success."""
-    return float(outcomes([cell]).mean())
+    return float(figures_of(pd.DataFrame(cell["tasks"])).mean())
