@@ -37,7 +37,7 @@ PUBLIC = {
     "tasks.records.audit": ("note_audit",),
     "tasks.stages.ingest": ("ingested",),
     "tasks.tracking.log_run": ("log_run",),
-    "tasks.tracking.registry": ("fetch_registered", "find_champion"),
+    "tasks.tracking.registry": ("fetch_record", "fetch_registered", "find_champion"),
     "tasks.tracking.tracking": ("tracking_client",),
     "tracewheel.chat.formats.base": ("ParsedCall", "ParsedTurn", "ToolFormat"),
     "tracewheel.chat.renderer": ("ChatRenderer",),

@@ -35,6 +35,7 @@ from tasks.tracking.promotion import (
 from tracewheel.config import ChampionSections, RetrainConfig
 from tracewheel.core.errors import InfrastructureError
 from tracewheel.core.fingerprint import digest_of
+from tracewheel.core.run_record import CONFIG_FILE, LINEAGE_FILE
 from tracewheel.core.store import link, remove
 from tracewheel.operations.approval import APPROVED, approval_of, ask
 from tracewheel.policy.adapters import ADAPTER, MODEL, MODEL_INFO, base_hash
@@ -220,6 +221,27 @@ def fetch_registered(uri: str, name: str, version: str | None, alias: str | None
     if digest_of(weights) != found.tags.get("adapter_digest"):
         raise InfrastructureError(f"{name} version {found.version}: the registry's files are not those that were registered")
     return weights
+
+
+@bounded
+def fetch_record(uri: str, name: str, version: str | None, alias: str | None, out: Path) -> Path | None:
+    """Download profile and lineage of the run that made a registered version; None where MLflow has neither.
+
+    Raises:
+        InfrastructureError: MLflow does not answer, or has no such version.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    client = make_client(uri)
+    made_by = (client.get_model_version(name, version) if version else client.get_model_version_by_alias(name, alias)).run_id
+    source = address_now(client, made_by, client.get_run(made_by).info.artifact_uri)
+    files = get_artifact_repository(source, tracking_uri=client.tracking_uri)
+    if not {CONFIG_FILE, LINEAGE_FILE} <= {file.path for file in files.list_artifacts()}:
+        return None
+    out.mkdir()
+    for file in (CONFIG_FILE, LINEAGE_FILE):
+        files.download_artifacts(file, str(out))
+    return out
 
 
 @bounded

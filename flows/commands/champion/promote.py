@@ -104,6 +104,7 @@ def _registered(config: RetrainConfig, run: Any, weights: Path, verdict: dict[st
         InfrastructureError: MLflow is away, or went away meanwhile.
     """
     from flows.opening import tracked
+    from flows.wheel_stages import bring
     from tasks.engine.reading import begin_run
     from tasks.tracking.promotion import WAITING
     from tasks.tracking.registry import register
@@ -114,6 +115,7 @@ def _registered(config: RetrainConfig, run: Any, weights: Path, verdict: dict[st
         version = register(run, weights, verdict)
         if version == WAITING:
             raise InfrastructureError("MLflow went away: the registration waits, and `tracewheel runs sync` delivers it")
+        bring(config, note)
         return refuse_or(verdict, {**verdict, "model_version": version})
 
 

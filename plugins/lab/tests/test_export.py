@@ -297,6 +297,20 @@ def test_a_registered_version_is_fetched_checked_and_exported(registry, base, ex
         assert torch.equal(logits(AutoModelForCausalLM.from_pretrained(tmp_path / f"out-{number}")), expected)
         assert result["policy_version"] == 3
 
+    # MLflow has profile and lineage of the run that made the version: the prompt of a pair comes from there.
+    prompt = Prompt(system="Tidy.")
+    profile = {"policy": {"base": base}, "prompt": {"reflection": {"endpoint": "e", "model": "m"}}}
+    (artifacts / "config.yaml").write_text(yaml.safe_dump(profile))
+    (artifacts / "lineage.json").write_text(json.dumps({"prompt": {"prompt": prompt.to_record()}}))
+    words = ["agent@champion", "--uri", uri, "--base", base, "--format", "merged", "--out", tmp_path / "pair"]
+    assert exported(capsys, *words)["prompt"] == prompt.digest
+    assert Prompt.from_record(json.loads((tmp_path / "pair" / "prompt.json").read_text())) == prompt
+    (artifacts / "lineage.json").write_text("{}")
+    assert main(["export", *map(str, words)]) == 2 and "prompt.json: is gone" in capsys.readouterr().err
+    (artifacts / "config.yaml").unlink()
+    assert main(["export", *map(str, words)]) == 0
+    assert "name it with --run if a prompt belongs" in " ".join(capsys.readouterr().out.split())
+
     def refused(named, says):
         given = ["export", named, "--uri", uri, "--base", base, "--format", "adapter", "--out", str(tmp_path / "out")]
         assert main(given) == 1
@@ -379,7 +393,7 @@ def test_the_card_names_what_to_look_at():
     result = {
         "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown", "run_id": "abc",
         "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "effect": 0.2, "rounding": 0.01, "files": {},
-        "prompt": "ab12",
+        "prompt": "ab12", "prompt_known": True,
     }  # fmt: skip
     shown = card(argparse.Namespace(policy="runs/abc"), result)
     assert shown.title == "base-abc written to e as merged" and shown.tone == "warning"

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from flows.cli import main
+from tracewheel import content_hash
 
 SPLITS = [
     {"type": "Digits", "individual_digits": True},
@@ -44,6 +45,18 @@ def converted(folder, out, *more):
 
 def fields_of(reader):
     return {name: field.contents() for name, field in reader.fields.items()}
+
+
+def test_the_prompt_of_a_pair_goes_beside_the_file(changed, tmp_path, capsys):
+    system = {"system": "Tidy.", "tools": {}, "demonstrations": []}
+    prompt = {**system, "digest": content_hash(system, length=16)}
+    folder, out = changed("export.json", {"prompt": prompt["digest"]}), tmp_path / "tiny.gguf"
+    assert converted(folder, out) == 2 and "prompt.json: is gone" in capsys.readouterr().err
+    (folder / "prompt.json").write_text(json.dumps({**prompt, "system": "Other."}))
+    assert converted(folder, out) == 2 and "the prompt was changed" in capsys.readouterr().err and not out.exists()
+    (folder / "prompt.json").write_text(json.dumps(prompt))
+    assert converted(folder, out) == 0 and json.loads((tmp_path / "tiny.prompt.json").read_text()) == prompt
+    assert "it is a pair with" in capsys.readouterr().out
 
 
 def test_a_gguf_file_holds_the_weights_the_tokenizer_and_the_template(merged, base, tmp_path):

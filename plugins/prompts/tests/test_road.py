@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -27,6 +29,7 @@ from tracewheel import (
     write_json,
 )
 from tracewheel.config.wheel_sections import STAGES
+from tracewheel.core.run_record import RunRecord
 from tracewheel_prompts import road
 from tracewheel_prompts.prompt import Prompt
 from tracewheel_prompts.registry import prompt_of_run
@@ -246,6 +249,29 @@ def test_mlflow_follows_the_runs_and_the_champion(pair, tmp_path, monkeypatch, c
 
     monkeypatch.setattr("tasks.tracking.rollback.roll_back", back)
     assert main(["champion", "rollback", str(tmp_path / "p.yaml")]) == 0
+    assert alias() == "run-1"
+
+    def promoted(name):
+        champion(name)
+        return "2"
+
+    @contextmanager
+    def tracked(run):
+        yield run
+
+    finished = SimpleNamespace(record=RunRecord(tmp_path, "run-2")), {"gate": {"verdict": "promoted"}}
+    (tmp_path / "run-2" / "adapter").mkdir()
+    monkeypatch.setattr("flows.commands.champion.promote.finished_run", lambda _: finished)
+    monkeypatch.setattr("flows.opening.tracked", tracked)
+    monkeypatch.setattr("tasks.tracking.registry.register", lambda *_: promoted("run-2"))
+    assert main(["champion", "promote", str(tmp_path / "p.yaml"), "--json"]) == 0
+    assert alias() == "run-2"
+
+    approval = SimpleNamespace(to_record=lambda: {"outcome": "promoted"})
+    monkeypatch.setattr("tasks.tracking.approval.approve", lambda *_: promoted("run-1") and approval)
+    (tmp_path / "run-1" / "config.yaml").write_text(yaml.safe_dump(values))
+    write_json(tmp_path / "run-1" / "lineage.json", {})
+    assert main(["champion", "approve", str(tmp_path / "run-1"), "--by", "Ada", "--json"]) == 0
     assert alias() == "run-1"
     road.PromptStage().delivered(config, "alone", print)
     assert alias() is None

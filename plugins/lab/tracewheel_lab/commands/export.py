@@ -22,11 +22,19 @@ OWN_FILES = ("adapter.json", "adapter_config.json", "adapter_model.safetensors",
 
 @dataclass(frozen=True)
 class Source:
-    """What is exported: the weights' folder, the base, and the run that trained it, where its record is at hand."""
+    """What is exported.
+
+    Attributes:
+        weights: Their folder.
+        base: The model that they belong to.
+        run: The run that trained them, where its record is at hand.
+        record: Where that run's profile and prompt are read: its record, or what MLflow has of it.
+    """
 
     weights: Path
     base: str
     run: Path | None
+    record: Path | None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,9 +100,9 @@ def find_source(options: argparse.Namespace, folder: Path) -> Source:
     from tracewheel import weights_folder
     from tracewheel_lab.model_export.run_facts import is_run, run_facts
 
-    named, run = Path(options.policy), Path(options.run) if options.run else None
+    named, run, record = Path(options.policy), Path(options.run) if options.run else None, None
     if not named.exists():
-        weights = _fetch(options, folder)
+        weights, record = _fetch(options, folder)
     elif is_run(named):
         run = run or named
         found = [named / kind for kind in (ADAPTER, MODEL) if (named / kind).is_dir()]
@@ -110,7 +118,7 @@ def find_source(options: argparse.Namespace, folder: Path) -> Source:
     base = options.base or (run_facts(run).config["policy"]["base"] if run else _base_in(weights))
     if not base:
         raise DataError(f"{options.policy}: does not name its base; give --base")
-    return Source(weights, base, run)
+    return Source(weights, base, run, run or record)
 
 
 def _adopt(folder: Path, base: str | None, out: Path) -> Path:
@@ -165,18 +173,19 @@ def _base_in(weights: Path) -> str | None:
     return read_json(config).get("base_model_name_or_path") if config.is_file() else None
 
 
-def _fetch(options: argparse.Namespace, folder: Path) -> Path:
-    """Fetch a registered version, and check that its files are those that were registered."""
+def _fetch(options: argparse.Namespace, folder: Path) -> tuple[Path, Path | None]:
+    """Fetch a registered version, check that its files are those that were registered, and what MLflow has of its run."""
     found = VERSION.fullmatch(options.policy)
     if found is None:
         raise DataError(
             f"{options.policy}: neither a folder nor a version of the registry; name a run's folder, an adapter's folder, or "
             "NAME/VERSION or NAME@champion"
         )
-    from tracewheel import RetrainConfig, fetch_registered
+    from tracewheel import RetrainConfig, fetch_record, fetch_registered
 
     usual: str = RetrainConfig.model_fields["tracking"].get_default(call_default_factory=True).uri
-    return fetch_registered(options.uri or usual, found["name"], found["version"], found["alias"], folder)
+    asked = (options.uri or usual, found["name"], found["version"], found["alias"])
+    return fetch_registered(*asked, folder), None if options.run else fetch_record(*asked, folder / "record")
 
 
 def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, Any]:
@@ -200,7 +209,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         facts = {"dtype": _adapter_dtype(source.weights)}
     else:
         facts = write_merged(policy, source.base, out, options.dtype)
-    prompt = prompt_of(source.run) if source.run else None
+    prompt = prompt_of(source.record) if source.record else None
     if prompt:
         write_json(out / PROMPT_FILE, prompt)
     files = {path.name: digest_file(path) for path in sorted(out.iterdir())}
@@ -229,6 +238,7 @@ def _write(options: argparse.Namespace, source: Source, out: Path) -> dict[str, 
         "run_id": run.run_id if run else None,
         "verdict": run.gate.get("verdict") if run else None,
         "prompt": exported.prompt,
+        "prompt_known": source.record is not None,
         **facts,
         "files": {**files, MODEL_CARD: digest_file(out / MODEL_CARD)},
     }
@@ -258,7 +268,7 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
     refused = result["verdict"] not in (None, "promoted")
     notes = ["the licence of the base is unknown: find it out before you pass this on"] if unknown else []
     notes += ["it is a pair with prompt.json: play it under that prompt"] if result["prompt"] else []
-    notes += [] if result["run_id"] else ["its run is not at hand: name it with --run if a prompt belongs to it"]
+    notes += [] if result["prompt_known"] else ["its run is not at hand: name it with --run if a prompt belongs to it"]
     notes += [f"the gate's verdict was '{result['verdict']}'"] if refused else []
     lost = {"rounding": f"{result['rounding'] / result['effect']:.1%} of what training changed"} if result.get("effect") else {}
     named = {

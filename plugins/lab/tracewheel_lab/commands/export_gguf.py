@@ -30,10 +30,10 @@ def run(options: Namespace) -> dict[str, Any]:
     """Convert a model.
 
     Raises:
-        DataError: there is no such model, or it cannot be written as GGUF; the message says what can.
+        DataError: there is no such model, its prompt is gone, or it cannot be written as GGUF; the message says what can.
         WeightsError: its weights cannot be loaded.
     """
-    from tracewheel import folder_of, prepare_environment, read_json
+    from tracewheel import folder_of, prepare_environment, read_json, write_json
     from tracewheel_lab.gguf.model import write_gguf
 
     prepare_environment(None, debug=options.debug)
@@ -41,17 +41,40 @@ def run(options: Namespace) -> dict[str, Any]:
     if (folder / "adapter_config.json").is_file():
         raise DataError(f"{folder}: is an adapter; give the output of `tracewheel export … --format merged`")
     record = folder / "export.json"
-    name = options.name or (read_json(record)["name"] if record.is_file() else folder.resolve().name)
-    out = Path(options.out)
+    known = read_json(record) if record.is_file() else {}
+    name = options.name or known.get("name", folder.resolve().name)
+    prompt, out = _prompt(folder, known.get("prompt")), Path(options.out)
     partial = out.with_name(f".partial-{out.name}")
     try:
         facts = write_gguf(folder, partial, name, Path(options.tokenizer) if options.tokenizer else None, options.type)
         if options.type:
             facts |= _gated(options, folder, out)
+        prompt_file = out.with_suffix(".prompt.json")
+        if prompt:
+            write_json(prompt_file, prompt)
+        else:
+            prompt_file.unlink(missing_ok=True)  # of an earlier model of this name
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
-    return {"out": options.out, "name": name, **facts}
+    return {"out": options.out, "name": name, **facts, **({"prompt": prompt["digest"]} if prompt else {})}
+
+
+def _prompt(folder: Path, digest: str | None) -> dict[str, Any] | None:
+    """The prompt that a model is a pair with; None of one that was exported without.
+
+    Raises:
+        DataError: it is gone, or was changed since.
+    """
+    from tracewheel import read_json
+    from tracewheel_lab.model_export.run_facts import PROMPT_FILE, checked
+
+    path = folder / PROMPT_FILE
+    if not path.is_file():
+        if digest:
+            raise DataError(f"{path}: is gone, and without it this is another policy than the gate judged; export it again")
+        return None
+    return checked(read_json(path), path)
 
 
 def _gated(options: Namespace, folder: Path, out: Path) -> dict[str, Any]:
@@ -73,7 +96,10 @@ def card(options: Namespace, result: Mapping[str, Any]) -> Card:
     rows = [(name, str(result[name])) for name in ("architecture", "dtype")]
     if gate := result.get("gate"):
         rows += [(f"greedy success, {name}", f"{gate[name]['greedy']:.3f}") for name in ("before", "after")]
-    look_at = f"its card is {Path(result['out']).with_suffix('.md')}" if gate else "it is not quantised"
+    out = Path(result["out"])
+    look_at = f"its card is {out.with_suffix('.md')}" if gate else "it is not quantised"
+    if "prompt" in result:
+        look_at += f"; it is a pair with {out.with_suffix('.prompt.json')}: play it under that prompt"
     return Card(f"{result['name']} written to {result['out']}", rows, look_at=look_at)
 
 

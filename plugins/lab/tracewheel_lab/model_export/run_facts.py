@@ -72,22 +72,33 @@ def is_run(folder: Path) -> bool:
 def prompt_of(run: Path) -> dict[str, Any] | None:
     """The prompt that a run's policy was judged under, with its digest; None where that is the environment's own.
 
+    The lineage has it, too: of a run whose record MLflow has, that is all there is.
+
     Raises:
         DataError: it is gone, or was changed since.
     """
     config, path = yaml.safe_load((run / CONFIG_FILE).read_text(encoding="utf-8")), run / PROMPT_FILE
     if "prompt" in config:
-        if not path.is_file():
+        found = read_json(path)["prompt"] if path.is_file() else read_json(run / LINEAGE_FILE).get("prompt", {}).get("prompt")
+        if not found:
             raise DataError(f"{path}: is gone, and without it this is another policy than the gate judged")
-        found: dict[str, Any] = read_json(path)["prompt"]
-        if content_hash({name: value for name, value in found.items() if name != "digest"}, length=16) != found.get("digest"):
-            raise DataError(f"{path}: is not what the gate judged: the prompt was changed")
-        return found
+        return checked(found, path)
     told = (config.get("environment") or {}).get("args", {}).get("prompt")
     if config.get("environment", {}).get("kind") != "prompted" or told is None:
         return None
     whole = {"system": "", "tools": {}, "demonstrations": []} | told
     return {**whole, "digest": content_hash(whole, length=16)}
+
+
+def checked(prompt: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A stored prompt whose digest is right.
+
+    Raises:
+        DataError: it is not.
+    """
+    if content_hash({name: value for name, value in prompt.items() if name != "digest"}, length=16) != prompt.get("digest"):
+        raise DataError(f"{path}: is not what the gate judged: the prompt was changed")
+    return prompt
 
 
 def run_facts(folder: Path) -> RunFacts:
