@@ -106,7 +106,21 @@ def _described(sort: str, kind: str, found: Any) -> dict[str, Any]:
         record["args"] = arguments_of(found)
         if sort == "environment":
             record["tools"], record["no_tools"] = _tools(kind)
+            record["offers"] = _offers(found)
     return record
+
+
+def _offers(found: type) -> dict[str, str]:
+    """The optional protocols of an environment, with what each says of itself."""
+    from tracewheel.environments import base
+
+    opening = "Optional protocol: an environment "
+    optional = {name: one for name, one in vars(base).items() if isinstance(one, type) and _doc(one).startswith(opening)}
+    return {
+        name: _summary(one).removeprefix(opening)
+        for name, one in optional.items()
+        if all(callable(getattr(found, method, None)) for method in vars(one) if not method.startswith("_"))
+    }
 
 
 def _doc(found: Any) -> str:
@@ -208,6 +222,8 @@ def card(options: argparse.Namespace, result: Mapping[str, Any]) -> Card:
             parts.append(Block("Arguments", ["no arguments" if record["args"] == [] else "any keyword"]))
         if record["sort"] == "environment":
             parts.append(_tools_part(record))
+            if record["offers"]:
+                parts.append(Grid(("offers", "an environment"), list(record["offers"].items()), False))
     return Card("", parts=parts)
 
 

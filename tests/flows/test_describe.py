@@ -96,6 +96,18 @@ def test_a_class_of_ones_own_with_keywords_shows_its_tools(described):
     assert plain["doc"] == ""
 
 
+def test_an_environment_shows_what_it_offers_beyond_its_protocol(described, capsys):
+    """Which commands can use it: hindsight wants a `GoalFinder`, self-play a `TaskMaker`."""
+    (plain,) = described("worlds_of_mine:Plain")
+    assert plain["offers"] == {}
+    (workspace, _) = described("workspace")
+    assert workspace["offers"]["GoalFinder"] == "that can read a goal from a final state, for hindsight demonstrations."
+    assert "TaskMaker" in workspace["offers"] and "OpeningProvider" not in workspace["offers"]
+    assert cli.main(["describe", "order_desk"]) == cli.DONE
+    shown = capsys.readouterr().out
+    assert "TaskMaker" in shown and "GoalFinder" not in shown
+
+
 def test_a_class_that_raises_is_described_all_the_same(described):
     (broken,) = described("worlds_of_mine:Broken")
     assert "no map" in broken["no_tools"]

@@ -1,4 +1,4 @@
-"""Iterations of training in the three modes, played as discrete events over the replicas, the cores and the learner."""
+"""Iterations of training in both modes, played as discrete events over the replicas, the cores and the learner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from scale_events import Clock, Replica, Servers
 from scale_workload import Episode, Workload, lengths
 
-MODES = ("sync", "overlap", "async")
+MODES = ("sync", "async")
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Plant:
     """Durations of the events. `publish_s` follows `update_s`; then each replica stalls for `swap_s`.
 
     A replica holds `sessions` open sessions and generates in `batch` of them at once; `tool_slots` calls can run at once. Sync
-    and overlap without servers start an engine for each batch, which takes `start_s`.
+    without servers starts an engine for each batch, which takes `start_s`.
     """
 
     replicas: int
@@ -122,7 +122,7 @@ def simulate(mode: str, plant: Plant, workload: Workload, *, iterations: int = 6
     """Play the iterations; the first two are not counted.
 
     Args:
-        mode: `sync`, `overlap` or `async`.
+        mode: `sync` or `async`.
         plant: Durations of the events.
         workload: The episodes, and their number per iteration.
         iterations: At least three.
@@ -135,9 +135,7 @@ def simulate(mode: str, plant: Plant, workload: Workload, *, iterations: int = 6
     if plant.sessions < 1 or plant.replicas < 1:
         raise ValueError("no episode fits into a replica")
     play = (
-        _Async(plant, workload, iterations, staleness, seed)
-        if mode == "async"
-        else _Batches(mode, plant, workload, iterations, seed)
+        _Async(plant, workload, iterations, staleness, seed) if mode == "async" else _Batches(plant, workload, iterations, seed)
     )
     play.begin()
     play.generation.clock.run()
@@ -183,16 +181,14 @@ class _Play:
 
 
 class _Batches(_Play):
-    """Sync: an iteration's rollouts, then its update. Overlap: the next iteration's rollouts during its update."""
+    """Sync: an iteration's rollouts, then its update."""
 
-    def __init__(self, mode: str, plant: Plant, workload: Workload, iterations: int, seed: int) -> None:
+    def __init__(self, plant: Plant, workload: Workload, iterations: int, seed: int) -> None:
         super().__init__(plant, workload, iterations, seed)
-        self._overlap = mode == "overlap"
         self._batch: list[Episode] = []
         self._to_begin: list[Episode] = []
         self._left = 0
         self._iteration = 0
-        self._rolled, self._learning = False, False
         self._half = 0.0
 
     def begin(self) -> None:
@@ -203,7 +199,6 @@ class _Batches(_Play):
         self._batch = [next(self.draw) for _ in range(self.workload.episodes)]
         self._to_begin = self._batch[::-1]
         self._left = len(self._batch)
-        self._rolled = False
         self.clock.at(self.clock.now + self.plant.start_s, self._fill)
 
     def _fill(self) -> None:
@@ -219,30 +214,22 @@ class _Batches(_Play):
             return
         if self._iteration > WARM_UP:
             self.tally.tail_s += self.clock.now - self._half
-        self._rolled = True
-        self._learn_if_ready()
+        self._learn()
 
-    def _learn_if_ready(self) -> None:
-        if not self._rolled or self._learning:
-            return
-        self._learning, self._rolled = True, False
+    def _learn(self) -> None:
         batch, iteration = self._batch, self._iteration
         tokens = float(sum(whole for _, whole in map(lengths, batch)))
         driver_s = self.plant.driver_s(tokens) + self.plant.queue_s * self.workload.tasks
         update_s = self.plant.update_s(tokens)
-        if self._overlap and iteration < self.iterations:
-            self.clock.at(self.clock.now + driver_s, self._roll_out)
         end = self.clock.now + driver_s + update_s + self.plant.publish_s
         self.clock.at(end, self._learnt, iteration, batch, update_s, driver_s)
 
     def _learnt(self, iteration: int, batch: list[Episode], update_s: float, driver_s: float) -> None:
-        self._learning = False
-        self.tally.staleness.append(1 if self._overlap and iteration > 1 else 0)
+        self.tally.staleness.append(0)
         self.count(iteration, batch, update_s, driver_s)
         self.swap()
-        if not self._overlap and iteration < self.iterations:
+        if iteration < self.iterations:
             self._roll_out()
-        self._learn_if_ready()
 
 
 class _Async(_Play):

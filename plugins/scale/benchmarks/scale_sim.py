@@ -175,7 +175,7 @@ def plot(points: list[dict[str, Any]], title: str, path: Path) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 5))
-    for mode, colour in zip(MODES, ("tab:grey", "tab:orange", "tab:blue"), strict=True):
+    for mode, colour in zip(MODES, ("tab:grey", "tab:blue"), strict=True):
         rows = [each for each in points if each["mode"] == mode and "does_not_fit" not in each]
         gpus = [each["gpus"] for each in rows]
         left.plot(gpus, [each["episodes_per_s"] for each in rows], marker="o", color=colour, label=mode)

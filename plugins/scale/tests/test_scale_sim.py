@@ -103,9 +103,6 @@ def test_iterations_of_each_mode_match_times_worked_by_hand():
     assert iteration_s("sync", plant(), two) == pytest.approx(3.0 + 0.5 + 4.0 + 0.25)
     assert iteration_s("sync", plant(swap_s=0.125), two) == pytest.approx(7.75 + 0.125)
     assert iteration_s("sync", plant(start_s=2.0), two) == pytest.approx(7.75 + 2.0)
-    # The next rollouts begin when the update does; the longer of the two counts.
-    assert iteration_s("overlap", plant(), two) == pytest.approx(0.5 + 4.25)
-    assert iteration_s("overlap", plant(update_s=lambda tokens: 1.0), two) == pytest.approx(0.5 + 3.0)
     # Groups wait for a learner that is slow.
     assert iteration_s("async", plant(), two) == pytest.approx(4.75)
     # A learner that costs nothing waits for groups: each place gives one every 2 s of steps and 1 s of the tool.
