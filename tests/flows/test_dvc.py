@@ -21,7 +21,7 @@ from tracewheel.core.fingerprint import digest_of
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-FOLDERS = ("tracewheel", "tasks", "flows", "configs", "data", ".dvc")
+FOLDERS = ("tracewheel", "tasks", "flows", "configs", "data", ".dvc", "plugins/projects")
 FILES = (".dvcignore", ".gitignore", "constraints.txt", "dvc.yaml", "dvc.lock", "params.yaml")
 # Without stages that take no profile.
 STAGES = {
