@@ -158,6 +158,12 @@ def test_the_gate_compares_a_policy_with_a_baseline(chat_server, knowing, comman
         )
         verdict = json.loads(capsys.readouterr().out)
         assert (verdict["verdict"], verdict["baseline"], verdict["pairs"]) == (code, "gpt", 8), name
+    same, work = str(tmp_path / "out"), tmp_path / "work"
+    asked = ["--challenger", same, "--baseline", f"gpt={same}", "--json", "--set", f"work_dir={work}"]
+    assert main(["champion", "promote", line[1], *asked]) == 3
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["cause"], verdict["level"]) == ("nothing_learnt", None), "both played every episode alike"
+    assert not list(work.rglob("gates*")), "no place in the sequence of gates is spent"
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,15 @@ def _promote_evaluation(options: argparse.Namespace, config: RetrainConfig) -> d
         raise DataError("--challenger needs a --baseline NAME=DIR; several need a --validation NAME=DIR each, to choose by")
     name = best_evaluation(validations, "--validation") if len(baselines) > 1 else next(iter(baselines))
     baseline, look = baselines[name], None
-    evidence = f"{digest_of(challenger)}-{digest_of(baseline)}"
-    if not options.verdict_only:  # its place in the work folder's sequence
+    ours, theirs = digest_of(challenger), digest_of(baseline)
+    evidence, changed = f"{ours}-{theirs}", ours != theirs
+    if changed and not options.verdict_only:  # its place in the work folder's sequence
         look = note_look(config.work_dir, config.gate, {"evidence": evidence, "run": "", "baseline": name})
 
     def judged(out: Path | None) -> Any:
-        return decide_gate(config.gate, challenger, baseline, out, baseline_name=name, look=look, false_accepts=share)
+        return decide_gate(
+            config.gate, challenger, baseline, out, baseline_name=name, look=look, false_accepts=share, trained=changed
+        )
 
     verdict = (produce_whole(Path(options.out), judged) if options.out else judged(None)).to_record()
     if look:
