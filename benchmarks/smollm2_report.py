@@ -188,6 +188,8 @@ def _by_kind(seeds: dict[str, dict[str, Any]], policies: list[str]) -> Iterator[
     kinds = kinds_of_tasks()
     for name in policies:
         tasks = [pd.DataFrame(found[name]["tasks"]["held_out"]) if name in found else None for found in seeds.values()]
+        if any(not kinds.keys() >= set(each["task_id"]) for each in tasks if each is not None):
+            raise SystemExit("the results are of an earlier desk, and their tables stay as they are: run the policies again")
         for words, orders in sorted(set(kinds.values())):
             cells = []
             for each in tasks:

@@ -50,10 +50,9 @@ def played(seed: int, unguarded: bool, work: Path) -> dict[str, Any]:
     words += [word for setting in settings for word in ("--set", setting)] + ["--unguarded"] * unguarded
     subprocess.run([Path(sys.executable).with_name("tracewheel"), *words], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     found = json.loads((out / "result.json").read_text())
-    rounds = [{name: value for name, value in each.items() if name != "majorities"} for each in found["rounds"]]
     gate = json.loads((out / "held_out" / "gate" / "gate.json").read_text())
-    told = {name: found[name] for name in ("stopped", "verdict", "rates")}
-    return told | {name: gate[name] for name in ("difference", "interval")} | {"rounds": rounds}
+    told = {name: found[name] for name in ("stopped", "verdict", "rates", "rounds")}
+    return told | {name: gate[name] for name in ("difference", "interval")}
 
 
 def page(known: dict[str, Any]) -> str:
