@@ -1,6 +1,5 @@
 """`tracewheel export`: an adapter in two forms, loaded again without us; the card; what is refused."""
 
-import argparse
 import json
 import shutil
 from pathlib import Path
@@ -19,8 +18,6 @@ from tracewheel.core.fingerprint import digest_of
 from tracewheel.policy.adapters import PolicyRef, base_hash, check_adapter, check_model, digests_of, peft_config
 from tracewheel.policy.loading import load_base, load_for_generation
 from tracewheel.traces.forgotten import NOBODY
-from tracewheel_lab.commands.export import card
-from tracewheel_lab.model_export.base_card import base_license, hub_name
 from tracewheel_prompts.prompt import Prompt
 
 IDS = torch.arange(1, 50)[None]
@@ -288,16 +285,8 @@ def registry(adapter, tmp_path_factory):
     return uri, client, Path(client.get_run(of).info.artifact_uri.removeprefix("file://"))
 
 
-def test_a_registered_version_is_fetched_checked_and_exported(registry, base, expected, tmp_path, capsys):
-    uri, client, artifacts = registry
-    for number, named in enumerate(("agent/1", "agent@champion", "models:/agent/2")):
-        result = exported(
-            capsys, named, "--uri", uri, "--base", base, "--format", "merged", "--out", tmp_path / f"out-{number}"
-        )
-        assert torch.equal(logits(AutoModelForCausalLM.from_pretrained(tmp_path / f"out-{number}")), expected)
-        assert result["policy_version"] == 3
-
-    # MLflow has profile and lineage of the run that made the version: the prompt of a pair comes from there.
+def test_the_prompt_of_a_registered_pair_comes_from_what_mlflow_has_of_its_run(registry, base, tmp_path, capsys):
+    uri, _, artifacts = registry
     prompt = Prompt(system="Tidy.")
     profile = {"policy": {"base": base}, "prompt": {"reflection": {"endpoint": "e", "model": "m"}}}
     (artifacts / "config.yaml").write_text(yaml.safe_dump(profile))
@@ -310,6 +299,16 @@ def test_a_registered_version_is_fetched_checked_and_exported(registry, base, ex
     (artifacts / "config.yaml").unlink()
     assert main(["export", *map(str, words)]) == 0
     assert "name it with --run if a prompt belongs" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_registered_version_is_fetched_checked_and_exported(registry, base, expected, tmp_path, capsys):
+    uri, client, artifacts = registry
+    for number, named in enumerate(("agent/1", "agent@champion", "models:/agent/2")):
+        result = exported(
+            capsys, named, "--uri", uri, "--base", base, "--format", "merged", "--out", tmp_path / f"out-{number}"
+        )
+        assert torch.equal(logits(AutoModelForCausalLM.from_pretrained(tmp_path / f"out-{number}")), expected)
+        assert result["policy_version"] == 3
 
     def refused(named, says):
         given = ["export", named, "--uri", uri, "--base", base, "--format", "adapter", "--out", str(tmp_path / "out")]
@@ -376,27 +375,3 @@ def test_an_incomplete_run_and_a_folder_of_ones_own_are_refused(run, tmp_path, c
 def test_the_old_spelling_of_a_gguf_export_answers_with_the_new_one(run, tmp_path, capsys):
     assert main(["export", str(run), "--format", "gguf", "--out", str(tmp_path / "out")]) == 2
     assert "tracewheel export-gguf" in capsys.readouterr().err
-
-
-def test_licence_and_name_of_a_base(base, tmp_path):
-    folder = Path(shutil.copytree(base, tmp_path / "base"))
-    assert (base_license(str(folder)), hub_name(str(folder)), hub_name("org/model")) == ("unknown", None, "org/model")
-    (folder / "LICENSE").write_text("                 Apache License\n           Version 2.0, January 2004\n")
-    assert base_license(str(folder)) == "apache-2.0"
-    (folder / "LICENSE").write_text("My own terms")
-    assert base_license(str(folder)) == "other"
-    (folder / "README.md").write_text("---\nlicense: gemma\n---\n# Model\n")
-    assert base_license(str(folder)) == "gemma"
-
-
-def test_the_card_names_what_to_look_at():
-    result = {
-        "out": "e", "format": "merged", "name": "base-abc", "dtype": "float32", "license": "unknown", "run_id": "abc",
-        "verdict": "refused", "policy_version": 2, "policy_digest": "0" * 64, "effect": 0.2, "rounding": 0.01, "files": {},
-        "prompt": "ab12", "prompt_known": True,
-    }  # fmt: skip
-    shown = card(argparse.Namespace(policy="runs/abc"), result)
-    assert shown.title == "base-abc written to e as merged" and shown.tone == "warning"
-    assert ("rounding", "5.0% of what training changed") in shown.rows and ("run id", "abc") in shown.rows
-    assert "the licence of the base is unknown" in shown.look_at and "the gate's verdict was 'refused'" in shown.look_at
-    assert ("prompt", "ab12") in shown.rows and "it is a pair with prompt.json" in shown.look_at
